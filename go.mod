@@ -1,0 +1,3 @@
+module github.com/heedhttp/heed
+
+go 1.26.0

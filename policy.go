@@ -1,0 +1,43 @@
+package heed
+
+import "time"
+
+// A Unit is what a quota is counted in (draft-ietf-httpapi-ratelimit-headers-11,
+// section 3.1.2, "quota unit"). The empty Unit means [UnitRequests].
+type Unit string
+
+// The registered quota units. Any other unit is shown but not enforced.
+const (
+	UnitRequests           Unit = "requests"
+	UnitContentBytes       Unit = "content-bytes"       // bytes of request and response content
+	UnitConcurrentRequests Unit = "concurrent-requests" // requests in flight at once; a window has no meaning for it
+)
+
+// A Policy is a quota policy: so many units in so much time
+// (draft-ietf-httpapi-ratelimit-headers-11, section 3). Servers announce
+// policies, and users configure them in [Limits].
+type Policy struct {
+	Name         string        // as announced; compared exactly
+	Quota        int64         // units per Window
+	Window       time.Duration // 0: none stated
+	Burst        int64         // configured only; above 0: a token bucket of this size, refilled at Quota per Window
+	Unit         Unit          // "": UnitRequests
+	PartitionKey string        // raw bytes; "" where none was stated
+}
+
+// A ServiceLimit is what a server says is left of one policy just now
+// (draft-ietf-httpapi-ratelimit-headers-11, section 4).
+type ServiceLimit struct {
+	Policy       string        // the name of the policy it is about
+	Remaining    int64         // units left; negative: not said
+	Reset        time.Duration // from the response's receipt; negative: not said
+	PartitionKey string        // raw bytes; "" where none was stated
+
+	// Resolution is the grain Reset was rounded to by the server, which may
+	// have rounded up or down: a second for whole seconds and HTTP dates,
+	// 0 where the value was exact.
+	Resolution time.Duration
+	// Clock reports that Reset was announced as an instant of the server's
+	// clock (an epoch or a date) and not as a span of time.
+	Clock bool
+}
