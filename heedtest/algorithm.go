@@ -120,7 +120,14 @@ func (f *fixedWindow) idle(now int64) bool {
 	return used == 0
 }
 
-func (f *fixedWindow) change(_ int64, p Policy) { f.quota, f.window = p.Quota, int64(p.Window) }
+func (f *fixedWindow) change(now int64, p Policy) {
+	window := int64(p.Window)
+	if f.byClock && f.open && window != f.window {
+		_, f.used = f.at(now)
+		f.start = clockWindow(now, f.phase, window)
+	}
+	f.quota, f.window = p.Quota, window
+}
 
 // slidingCounter estimates the use of the last window's length from the counts
 // of two clock windows, as if the earlier one's requests had come evenly:
