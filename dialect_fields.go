@@ -49,41 +49,44 @@ const maxFields = 64
 // spoke of limits, the standard Retry-After and x-should-retry among them. It
 // decides what every response costs that says nothing about limits.
 func limitFields(h http.Header, buf []string) []string {
-	for name := range h {
-		if speaksOfLimits(name) && len(buf) < maxFields {
-			buf = append(buf, name)
+	for name, lines := range h {
+		if ordinary(name) || len(lines) == 0 || !speaksOfLimits(name) || len(buf) == maxFields {
+			continue
 		}
+		if buf == nil {
+			buf = make([]string, 0, 8)
+		}
+		buf = append(buf, name)
 	}
 	return buf
+}
+
+// ordinary reports whether a field is one of those that most responses have,
+// which is cheaper than to look at the name's words.
+func ordinary(name string) bool {
+	switch name {
+	case "Accept-Ranges", "Access-Control-Allow-Credentials", "Access-Control-Allow-Headers",
+		"Access-Control-Allow-Methods", "Access-Control-Allow-Origin", "Access-Control-Expose-Headers",
+		"Access-Control-Max-Age", "Age", "Alt-Svc", "Cache-Control", "Cf-Cache-Status", "Cf-Ray", "Connection",
+		"Content-Encoding", "Content-Language", "Content-Length", "Content-Security-Policy", "Content-Type", "Date",
+		"Etag", "Expires", "Keep-Alive", "Last-Modified", "Link", "Location", "Nel", "Pragma", "Referrer-Policy",
+		"Report-To", "Server", "Server-Timing", "Set-Cookie", "Strict-Transport-Security", "Transfer-Encoding",
+		"Vary", "Via", "X-Amz-Cf-Id", "X-Amz-Cf-Pop", "X-Amz-Id-2", "X-Amz-Request-Id", "X-Cache", "X-Cache-Hits",
+		"X-Content-Type-Options", "X-Download-Options", "X-Frame-Options", "X-Permitted-Cross-Domain-Policies",
+		"X-Powered-By", "X-Request-Id", "X-Runtime", "X-Served-By", "X-Timer", "X-Xss-Protection":
+		return true
+	}
+	return false
 }
 
 // speaksOfLimits reports whether a word of a field's canonical name begins with
 // Limit, Quota, Rate, Remain, Retry, Usage or Mbx.
 func speaksOfLimits(name string) bool {
 	for i := 0; i+3 < len(name); i++ {
-		if c := name[i]; c > 'U' { // all but capitals and "-"
-			continue
-		}
-		switch name[i] {
-		case 'R':
-			switch name[i+1 : i+4] {
-			case "ate", "etr", "ema":
-				return true
-			}
-		case 'L':
-			if strings.HasPrefix(name[i:], "Limit") {
-				return true
-			}
-		case 'Q':
-			if strings.HasPrefix(name[i:], "Quota") {
-				return true
-			}
-		case 'U':
-			if strings.HasPrefix(name[i:], "Usage") {
-				return true
-			}
-		case 'M':
-			if strings.HasPrefix(name[i:], "Mbx") {
+		switch c := name[i]; c { // capitals begin a word
+		case 'L', 'M', 'Q', 'R', 'U':
+			switch name[i : i+4] {
+			case "Limi", "Mbx-", "Quot", "Rate", "Rema", "Retr", "Usag":
 				return true
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -19,22 +20,23 @@ func readDialects(origin string, status int, h http.Header, fields []string, bod
 	if len(fields) == 0 && len(own) == 0 && status < 400 {
 		return
 	}
-	r := dialectReader{
+	r := dialectReaders.Get().(*dialectReader)
+	defer r.free()
+	*r = dialectReader{
 		a: a, status: status, h: h, fields: fields, ref: date,
 		refused:  a.Refused || status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable,
 		policies: len(a.Policies), limits: len(a.Limits),
+		spoken: r.spoken[:0], groups: r.groups[:0],
 	}
 	if date.IsZero() {
 		r.ref = now
 	}
-	r.spoken = r.spokenBuf[:0]
-	r.groups = r.groupBuf[:0]
 	for i := range own {
 		if d := &own[i]; d.spokenAt(origin) || len(d.Origins) == 0 {
 			r.readOwn(d, uint16(i))
 		}
 	}
-	r.known = len(r.spoken)
+	r.own = len(r.spoken)
 	r.readKnown(knownDialects, origin)
 	if len(r.spoken) == 0 && len(r.groups) == 0 && !(status == http.StatusForbidden && a.RetryAfter > 0) {
 		return
@@ -59,12 +61,21 @@ type dialectReader struct {
 	matched  uint64 // of these policies, those a dialect stated too
 
 	spoken []*Dialect // as recognised, the most particular ones first
-	known  int        // of spoken, those recognised by more than their fields
+	own    int        // of spoken, those of a user
 	taken  uint64     // of fields, those a dialect has explained
 	groups []quotaGroup
+}
 
-	spokenBuf [8]*Dialect
-	groupBuf  [6]quotaGroup
+// dialectReaders spare the allocations of a response: most have the fields of
+// the one before.
+var dialectReaders = sync.Pool{New: func() any { return new(dialectReader) }}
+
+// free keeps a reader for another response, and nothing of this one.
+func (r *dialectReader) free() {
+	clear(r.spoken)
+	clear(r.groups)
+	*r = dialectReader{spoken: r.spoken[:0], groups: r.groups[:0]}
+	dialectReaders.Put(r)
 }
 
 // A quotaGroup is the fields found of one quota.
@@ -119,9 +130,8 @@ func (r *dialectReader) readKnown(x *dialectIndex, origin string) {
 			r.readQuotas(sign.dialect, first+x.order[sign.dialect], false)
 		}
 	}
-	r.known = len(r.spoken)
 	for i, name := range r.fields {
-		if r.taken&(1<<i) != 0 || len(r.h[name]) == 0 {
+		if r.taken&(1<<i) != 0 {
 			continue
 		}
 		if uses, ok := x.fields[name]; ok {
@@ -159,13 +169,15 @@ func (r *dialectReader) readQuotas(d *Dialect, order uint16, own bool) bool {
 		q := &d.Quotas[i]
 		for rl := range numRoles {
 			alt := uint8(0)
-			for name := range strings.FieldsSeq(q.names(rl)) {
-				name = http.CanonicalHeaderKey(name)
+			for name, more := cutWord(q.names(rl)); name != ""; name, more = cutWord(more) {
+				if own {
+					name = http.CanonicalHeaderKey(name)
+				}
 				use := fieldUse{d, q, rl, alt, order + uint16(i)}
 				alt++
 				prefix, suffix, star := strings.Cut(name, "*")
 				if !star {
-					if len(r.h[name]) > 0 && r.take(name, taken) {
+					if r.sent(name, own) && r.take(name, taken) {
 						r.found(use, "", name)
 					}
 					continue
@@ -182,7 +194,7 @@ func (r *dialectReader) readQuotas(d *Dialect, order uint16, own bool) bool {
 					continue
 				}
 				for _, name := range r.fields {
-					if dim, ok := p.match(name); ok && len(r.h[name]) > 0 && r.take(name, taken) {
+					if dim, ok := p.match(name); ok && r.take(name, taken) {
 						r.found(use, dim, name)
 					}
 				}
@@ -190,6 +202,20 @@ func (r *dialectReader) readQuotas(d *Dialect, order uint16, own bool) bool {
 		}
 	}
 	return len(r.groups) > before
+}
+
+// sent reports whether a field was sent. Only those of users' dialects can have
+// names that do not speak of limits.
+func (r *dialectReader) sent(name string, own bool) bool {
+	if own {
+		return len(r.h[name]) > 0
+	}
+	for _, f := range r.fields {
+		if f == name {
+			return true
+		}
+	}
+	return false
 }
 
 // take marks a field as explained, and reports whether none of the dialects
@@ -392,7 +418,7 @@ func (r *dialectReader) emitList(p *Policy, list string) {
 			continue // the quota in force
 		}
 		if listed.Name == "" {
-			listed.Name = windowName(listed.Window)
+			listed.Name = integerPolicy(n, int64(listed.Window/time.Second)).Name
 		}
 		if !found && n == p.Quota {
 			found = true
@@ -400,156 +426,6 @@ func (r *dialectReader) emitList(p *Policy, list string) {
 			continue
 		}
 		r.add(nil, listed, ServiceLimit{Remaining: -1, Reset: -1})
-	}
-}
-
-// state takes in one quota as read, Quota below zero where it is not said.
-func (r *dialectReader) state(g *quotaGroup, p Policy, l ServiceLimit) {
-	q := g.quota
-	if q.Refill > 0 {
-		setRefill(&p, q.Refill)
-	}
-	if q.Aligned && l.Reset < 0 && p.Window > 0 {
-		next := r.ref.Truncate(p.Window).Add(p.Window)
-		l.Reset, l.Resolution, l.Clock = next.Sub(r.ref), time.Second, true
-	}
-	if p.Quota == 0 {
-		if q.ZeroUnknown || !r.refused { // an accepted request contradicts it
-			return
-		}
-		if r.a.RetryAfter <= 0 {
-			r.a.NoRetry = true
-		}
-	}
-	if r.refused && l.Remaining < 0 && l.Reset > 0 && r.a.RetryAfter <= 0 && g.dim == "" {
-		l.Remaining = 0 // a reset that only refusals state
-	}
-	r.add(g.dialect, p, l)
-}
-
-// add adds a quota to the announcement, unless it is there already: stated by
-// the IETF fields, or by another dialect under the same name.
-func (r *dialectReader) add(d *Dialect, p Policy, l ServiceLimit) {
-	if p.Quota < 0 && l.Remaining < 0 && l.Reset < 0 && l.Used == 0 {
-		return
-	}
-	if r.addToIETF(&p, &l) {
-		return
-	}
-	for i := range r.a.Policies {
-		if have := &r.a.Policies[i]; have.Name == p.Name {
-			if p.Quota >= 0 && (have.Quota != p.Quota || i < r.policies) || have.Unit != p.Unit {
-				if d == nil || d.Name == p.Name {
-					return
-				}
-				p.Name = d.Name
-				r.add(nil, p, l)
-				return
-			}
-			p.Quota = -1 // known
-		}
-	}
-	l.Policy, l.Unit = p.Name, p.Unit
-	if p.Quota >= 0 && len(r.a.Policies) < maxPolicies {
-		r.a.Policies = append(r.a.Policies, p)
-	}
-	if l.Remaining < 0 && l.Reset < 0 && l.Used == 0 {
-		return
-	}
-	for i := range r.a.Limits {
-		if have := &r.a.Limits[i]; have.Policy == p.Name {
-			lack(have, &l)
-			return
-		}
-	}
-	if len(r.a.Limits) < maxPolicies {
-		r.a.Limits = append(r.a.Limits, l)
-	}
-}
-
-// addToIETF reports whether the IETF fields stated a quota too, and gives theirs
-// what it lacks. It is the same quota if it has the same size, in the same
-// window where both say; where a dialect does not say how large its quota is,
-// if as much is left of it.
-func (r *dialectReader) addToIETF(p *Policy, l *ServiceLimit) bool {
-	best := -1
-	for i := 0; i < r.policies && i < 64; i++ {
-		have := &r.a.Policies[i]
-		if r.matched&(1<<i) != 0 || p.Quota >= 0 && have.Quota != p.Quota || !sameUnit(have.Unit, p.Unit) ||
-			have.Window != p.Window && have.Window > 0 && p.Window > 0 {
-			continue
-		}
-		left := r.ietfLimit(have.Name)
-		same := left != nil && left.Remaining == l.Remaining
-		if same || p.Quota >= 0 && best < 0 {
-			best = i
-		}
-		if same {
-			break
-		}
-	}
-	if best >= 0 {
-		have := &r.a.Policies[best]
-		r.matched |= 1 << best
-		if have.Window == 0 {
-			have.Window = p.Window
-		}
-		if left := r.ietfLimit(have.Name); left != nil {
-			lack(left, l)
-		} else if l.Remaining >= 0 || l.Reset >= 0 {
-			l.Policy, l.Unit = have.Name, have.Unit
-			r.a.Limits = append(r.a.Limits, *l)
-		}
-		return true
-	}
-	// Limits without a policy: Heroku's and Yelp's RateLimit-Remaining.
-	for i := range r.a.Limits[:r.limits] {
-		have := &r.a.Limits[i]
-		if have.Remaining < 0 || have.Remaining != l.Remaining || !sameUnit(have.Unit, p.Unit) || r.hasPolicy(have.Policy) {
-			continue
-		}
-		lack(have, l)
-		if p.Quota >= 0 {
-			p.Name = have.Policy
-			r.a.Policies = append(r.a.Policies, *p)
-		}
-		return true
-	}
-	return false
-}
-
-func (r *dialectReader) ietfLimit(policy string) *ServiceLimit {
-	for i := range r.a.Limits[:r.limits] {
-		if r.a.Limits[i].Policy == policy {
-			return &r.a.Limits[i]
-		}
-	}
-	return nil
-}
-
-func (r *dialectReader) hasPolicy(name string) bool {
-	for i := range r.a.Policies {
-		if r.a.Policies[i].Name == name {
-			return true
-		}
-	}
-	return false
-}
-
-func sameUnit(a, b Unit) bool {
-	return a == b || a == "" && b == UnitRequests || b == "" && a == UnitRequests
-}
-
-// lack gives have what it does not say.
-func lack(have, l *ServiceLimit) {
-	if have.Remaining < 0 {
-		have.Remaining = l.Remaining
-	}
-	if have.Reset < 0 {
-		have.Reset, have.Resolution, have.Clock = l.Reset, l.Resolution, l.Clock
-	}
-	if have.Used == 0 {
-		have.Used = l.Used
 	}
 }
 
@@ -563,18 +439,21 @@ func (r *dialectReader) conclude(body []byte) {
 		exhausted = exhausted || r.a.Limits[i].Remaining == 0
 	}
 	refusal := (*Refusal)(nil)
-	for _, d := range r.spoken {
-		for name := range strings.FieldsSeq(d.Bucket) {
-			if r.a.Bucket != "" {
-				break
+	for i, d := range r.spoken {
+		for name, more := cutWord(d.Bucket); name != "" && r.a.Bucket == ""; name, more = cutWord(more) {
+			if i < r.own {
+				name = http.CanonicalHeaderKey(name)
 			}
-			if lines := r.h[name]; len(lines) > 0 {
-				r.a.Bucket = trimOWS(lines[0])
+			if r.sent(name, i < r.own) {
+				r.a.Bucket = trimOWS(r.h[name][0])
 			}
+		}
+		if r.status < 400 {
+			continue
 		}
 		for _, global := range d.Global {
 			name, value, _ := strings.Cut(global, ":")
-			if lines := r.h[http.CanonicalHeaderKey(name)]; len(lines) > 0 && equalASCII(trimOWS(lines[0]), trimOWS(value)) {
+			if name = http.CanonicalHeaderKey(name); r.sent(name, i < r.own) && equalASCII(trimOWS(r.h[name][0]), trimOWS(value)) {
 				r.a.Global = true
 			}
 		}
@@ -600,6 +479,18 @@ func (r *dialectReader) conclude(body []byte) {
 	if said && len(r.spoken) > 0 && r.a.Dialect == "" {
 		r.a.Dialect = r.spoken[0].Name
 	}
+}
+
+// cutWord returns the first word of s, "" where there is none, and what follows
+// it.
+func cutWord(s string) (word, more string) {
+	for len(s) > 0 && s[0] == ' ' {
+		s = s[1:]
+	}
+	if i := strings.IndexByte(s, ' '); i >= 0 {
+		return s[:i], s[i:]
+	}
+	return s, ""
 }
 
 // fits reports whether a response is such a refusal.
