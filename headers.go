@@ -1,6 +1,11 @@
 package heed
 
-import "time"
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
 
 // An Announcement is all that one response says about limits.
 type Announcement struct {
@@ -29,4 +34,107 @@ type Announcement struct {
 	// no quota and what it announces is out of date (draft-11, section 7.3).
 	// Policies and Limits are empty then.
 	Cached bool
+}
+
+// ParseAnnouncement returns what a response received at now says about limits:
+// in the RateLimit-Policy and RateLimit fields of
+// draft-ietf-httpapi-ratelimit-headers-11 and of the drafts before it, in the
+// dialects heed knows, in Retry-After and its siblings, and where the response
+// refuses the request in a problem document.
+//
+// What is malformed is ignored, and what is kept is bounded, whatever the
+// server sent: at most 64 policies and 64 service limits, whose names, units
+// and partition keys have at most 1 KiB each. Policies of the early drafts have
+// no names and are given one, "100;w=60" for 100 in 60 seconds; where even the
+// window is missing it is "".
+//
+// The body is looked at only where it is a refusal's problem document, and
+// then at no more than its first 16 KiB; it can be read as before. Trailers are
+// never looked at.
+func ParseAnnouncement(resp *http.Response, now time.Time) Announcement {
+	if resp == nil {
+		return Announcement{}
+	}
+	origin := ""
+	if resp.Request != nil {
+		origin = spokenOrigin(resp.Request.URL)
+	}
+	a := announcementOf(origin, resp.StatusCode, resp.Header, nil, now, nil)
+	if a.Refused && isProblem(resp.Header) {
+		a.readProblem(peekBody(resp))
+	}
+	return a
+}
+
+// announcementOf is ParseAnnouncement for a response that is known by its
+// parts. body is the beginning of a refusal's body, nil where it was not looked
+// at; own are a user's dialects, which come before those heed knows.
+func announcementOf(origin string, status int, h http.Header, body []byte, now time.Time, own []Dialect) Announcement {
+	// Most responses say nothing about limits. They are told by the names of
+	// their fields alone.
+	fields := limitFields(h, nil)
+	if len(fields) == 0 && len(own) == 0 && status < 400 {
+		return Announcement{Cached: fromCache(h)}
+	}
+	return readAnnouncement(origin, status, h, fields, body, now, own)
+}
+
+// readAnnouncement is announcementOf for a response that may say something.
+// fields are the names of its fields that speak of limits.
+func readAnnouncement(origin string, status int, h http.Header, fields []string, body []byte, now time.Time, own []Dialect) Announcement {
+	a := Announcement{
+		Refused: status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable,
+	}
+	var date time.Time
+	if lines := h["Date"]; len(lines) > 0 {
+		date, _ = parseTimeNear(lines[0], now)
+	}
+	ref := date
+	if ref.IsZero() {
+		ref = now
+	}
+	said := false
+	if len(fields) > 0 {
+		a.RetryAfter, said = retryAfter(h, ref)
+		for _, line := range h[fieldShouldRetry] {
+			a.NoRetry = a.NoRetry || equalFold(trimOWS(line), "false")
+		}
+		a.readIETF(h, ref)
+		for i := range a.Limits {
+			said = said || a.Limits[i].Remaining == 0
+		}
+	}
+	if status == http.StatusForbidden && said {
+		a.Refused = true // not for lack of permission
+	}
+	readDialects(origin, status, h, fields, body, date, now, own, &a)
+	if fromCache(h) {
+		// It cost nothing, and is about the past (draft-11, section 7.3).
+		a.Policies, a.Limits, a.Dialect, a.Bucket = nil, nil, "", ""
+		a.Cached = true
+	}
+	if len(body) > 0 && isProblem(h) {
+		a.readProblem(body)
+	}
+	return a
+}
+
+// fromCache reports whether a response is as old as to come from a cache: its
+// Age is above zero (RFC 9111, section 5.1).
+func fromCache(h http.Header) bool {
+	for _, line := range h["Age"] {
+		line = trimOWS(line)
+		if line != "" && strings.Trim(line, "0123456789") == "" && strings.Trim(line, "0") != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// spokenOrigin is an origin as the dialect table knows it.
+func spokenOrigin(u *url.URL) string {
+	if u == nil || u.Host == "" {
+		return ""
+	}
+	return strings.ToLower(u.Scheme + "://" + u.Host)
 }

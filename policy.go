@@ -33,6 +33,12 @@ type ServiceLimit struct {
 	Reset        time.Duration // from the response's receipt; negative: not said
 	PartitionKey string        // raw bytes; "" where none was stated
 
+	// Unit is what Remaining and Used are counted in. "" means the unit of the
+	// policy of that name, or UnitRequests where none was announced.
+	Unit Unit
+	// Used is how many units the server says are spent; 0: none, or not said.
+	Used int64
+
 	// Resolution is the grain Reset was rounded to by the server, which may
 	// have rounded up or down: a second for whole seconds and HTTP dates,
 	// 0 where the value was exact.

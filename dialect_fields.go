@@ -1,0 +1,259 @@
+package heed
+
+import (
+	"net/http"
+	"strings"
+)
+
+// A role is what a field says about its quota.
+type role uint8
+
+const (
+	roleLimit role = iota
+	roleRemaining
+	roleUsed
+	roleReset
+	roleResetAfter
+	roleRetryAfter
+	roleInterval
+	roleRate
+	numRoles
+)
+
+// names returns the fields that play a role, separated by spaces.
+func (q *QuotaFields) names(r role) string {
+	switch r {
+	case roleLimit:
+		return q.Limit
+	case roleRemaining:
+		return q.Remaining
+	case roleUsed:
+		return q.Used
+	case roleReset:
+		return q.Reset
+	case roleResetAfter:
+		return q.ResetAfter
+	case roleRetryAfter:
+		return q.RetryAfter
+	case roleInterval:
+		return q.Interval
+	default:
+		return q.Rate
+	}
+}
+
+// maxFields bounds the fields about limits that are looked at in one response.
+const maxFields = 64
+
+// limitFields appends to buf the names of the fields of h that look as if they
+// spoke of limits, the standard Retry-After and x-should-retry among them. It
+// decides what every response costs that says nothing about limits.
+func limitFields(h http.Header, buf []string) []string {
+	for name, lines := range h {
+		if ordinary(name) || len(lines) == 0 || !speaksOfLimits(name) || len(buf) == maxFields {
+			continue
+		}
+		if buf == nil {
+			buf = make([]string, 0, 8)
+		}
+		buf = append(buf, name)
+	}
+	return buf
+}
+
+// ordinary reports whether a field is one of those that most responses have,
+// which is cheaper than to look at the name's words.
+func ordinary(name string) bool {
+	switch name {
+	case "Accept-Ranges", "Access-Control-Allow-Credentials", "Access-Control-Allow-Headers",
+		"Access-Control-Allow-Methods", "Access-Control-Allow-Origin", "Access-Control-Expose-Headers",
+		"Access-Control-Max-Age", "Age", "Alt-Svc", "Cache-Control", "Cf-Cache-Status", "Cf-Ray", "Connection",
+		"Content-Encoding", "Content-Language", "Content-Length", "Content-Security-Policy", "Content-Type", "Date",
+		"Etag", "Expires", "Keep-Alive", "Last-Modified", "Link", "Location", "Nel", "Pragma", "Referrer-Policy",
+		"Report-To", "Server", "Server-Timing", "Set-Cookie", "Strict-Transport-Security", "Transfer-Encoding",
+		"Vary", "Via", "X-Amz-Cf-Id", "X-Amz-Cf-Pop", "X-Amz-Id-2", "X-Amz-Request-Id", "X-Cache", "X-Cache-Hits",
+		"X-Content-Type-Options", "X-Download-Options", "X-Frame-Options", "X-Permitted-Cross-Domain-Policies",
+		"X-Powered-By", "X-Request-Id", "X-Runtime", "X-Served-By", "X-Timer", "X-Xss-Protection":
+		return true
+	}
+	return false
+}
+
+// speaksOfLimits reports whether a word of a field's canonical name begins with
+// Limit, Quota, Rate, Remain, Retry, Usage or Mbx.
+func speaksOfLimits(name string) bool {
+	for i := 0; i+3 < len(name); i++ {
+		switch c := name[i]; c { // capitals begin a word
+		case 'L', 'M', 'Q', 'R', 'U':
+			switch name[i : i+4] {
+			case "Limi", "Mbx-", "Quot", "Rate", "Rema", "Retr", "Usag":
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// A fieldUse is one use the table makes of a field.
+type fieldUse struct {
+	dialect *Dialect
+	quota   *QuotaFields
+	role    role
+	alt     uint8  // which of the role's alternatives; less is better
+	order   uint16 // of the quota in the table
+}
+
+// A fieldPattern is a name with a "*".
+type fieldPattern struct {
+	prefix, suffix string
+	use            fieldUse
+}
+
+// match returns what "*" stands for in name.
+func (p *fieldPattern) match(name string) (dim string, ok bool) {
+	if len(name) <= len(p.prefix)+len(p.suffix) || !strings.HasPrefix(name, p.prefix) || !strings.HasSuffix(name, p.suffix) {
+		return "", false
+	}
+	dim = name[len(p.prefix) : len(name)-len(p.suffix)]
+	if len(dim) > 64 {
+		return "", false
+	}
+	switch dim {
+	case "Limit", "Remaining", "Reset", "Used", "After", "Policy", "Ms":
+		return "", false // another role of the quota without a dimension
+	}
+	return dim, true
+}
+
+// A dialectIndex finds the dialects of a table by what a response shows.
+type dialectIndex struct {
+	origins  map[string][]*Dialect // by host, or ".example.org" for what is below a domain
+	signs    []dialectSign
+	fields   map[string][]fieldUse     // of dialects that anybody may speak, as all below
+	patterns map[string][]fieldPattern // by the first patternKey bytes of the prefix
+	rest     []fieldPattern            // with shorter prefixes
+	order    map[*Dialect]uint16       // of the first quota
+}
+
+// A dialectSign is a field that tells a dialect.
+type dialectSign struct {
+	name    string
+	dialect *Dialect
+}
+
+// patternKey is how many bytes of a name choose the patterns to try.
+const patternKey = 8
+
+// knownDialects is the index of the built-in table.
+var knownDialects = indexDialects(dialectTable)
+
+func indexDialects(table []Dialect) *dialectIndex {
+	x := &dialectIndex{
+		origins:  map[string][]*Dialect{},
+		fields:   map[string][]fieldUse{},
+		patterns: map[string][]fieldPattern{},
+		order:    map[*Dialect]uint16{},
+	}
+	order := uint16(1 << 13) // after the dialects recognised by origin or sign
+	for i := range table {
+		d := &table[i]
+		x.order[d] = order - 1<<13
+		for _, o := range d.Origins {
+			host := strings.TrimPrefix(o, "*")
+			x.origins[host] = append(x.origins[host], d)
+		}
+		if d.Sign != "" {
+			x.signs = append(x.signs, dialectSign{http.CanonicalHeaderKey(d.Sign), d})
+		}
+		for j := range d.Quotas {
+			q := &d.Quotas[j]
+			order++
+			if len(d.Origins) > 0 || d.Sign != "" {
+				continue
+			}
+			for r := range numRoles {
+				alt := uint8(0)
+				for name := range strings.FieldsSeq(q.names(r)) {
+					use := fieldUse{d, q, r, alt, order}
+					alt++
+					name = http.CanonicalHeaderKey(name)
+					prefix, suffix, star := strings.Cut(name, "*")
+					switch {
+					case !star:
+						x.fields[name] = append(x.fields[name], use)
+					case len(prefix) >= patternKey:
+						key := prefix[:patternKey]
+						x.patterns[key] = append(x.patterns[key], fieldPattern{prefix, suffix, use})
+					default:
+						x.rest = append(x.rest, fieldPattern{prefix, suffix, use})
+					}
+				}
+			}
+		}
+	}
+	return x
+}
+
+// originHost returns an origin's host, without scheme and port.
+func originHost(origin string) string {
+	if _, host, ok := strings.Cut(origin, "://"); ok {
+		origin = host
+	}
+	if i := strings.LastIndexByte(origin, ':'); i > 0 && origin[i-1] != ':' && !strings.HasSuffix(origin, "]") {
+		origin = origin[:i]
+	}
+	return origin
+}
+
+// spokenAt reports whether one of a dialect's Origins covers an origin.
+func (d *Dialect) spokenAt(origin string) bool {
+	for _, pattern := range d.Origins {
+		if originMatches(pattern, origin) {
+			return true
+		}
+	}
+	return false
+}
+
+// originMatches reports whether a pattern, as in Dialect.Origins, covers an
+// origin.
+func originMatches(pattern, origin string) bool {
+	if pattern == "*" || equalASCII(pattern, origin) {
+		return true
+	}
+	scheme, host, ok := strings.Cut(pattern, "://")
+	if ok {
+		s, rest, ok := strings.Cut(origin, "://")
+		if !ok || !equalASCII(s, scheme) {
+			return false
+		}
+		origin = rest
+	} else {
+		host = pattern
+		if _, rest, ok := strings.Cut(origin, "://"); ok {
+			origin = rest
+		}
+		if !strings.Contains(host, ":") { // any port
+			origin = originHost(origin)
+		}
+	}
+	if below, ok := strings.CutPrefix(host, "*"); ok {
+		return len(origin) > len(below) && equalASCII(origin[len(origin)-len(below):], below)
+	}
+	return equalASCII(origin, host)
+}
+
+// equalASCII reports whether two strings are equal but for the case of ASCII
+// letters.
+func equalASCII(a, b string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := 0; i < len(a); i++ {
+		x, y := a[i], b[i]
+		if x != y && (x|0x20 != y|0x20 || !isAlpha(x)) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,3 @@
+package heed
+
+func (r *dialectReader) emitForm(g *quotaGroup, p Policy, l ServiceLimit) {}

@@ -1,0 +1,153 @@
+package heed
+
+import "time"
+
+// state takes in one quota as read, Quota below zero where it is not said.
+func (r *dialectReader) state(g *quotaGroup, p Policy, l ServiceLimit) {
+	q := g.quota
+	if q.Refill > 0 {
+		setRefill(&p, q.Refill)
+	}
+	if q.Aligned && l.Reset < 0 && p.Window > 0 {
+		next := r.ref.Truncate(p.Window).Add(p.Window)
+		l.Reset, l.Resolution, l.Clock = next.Sub(r.ref), time.Second, true
+	}
+	if p.Quota == 0 {
+		if q.ZeroUnknown || !r.refused { // an accepted request contradicts it
+			return
+		}
+		if r.a.RetryAfter <= 0 {
+			r.a.NoRetry = true
+		}
+	}
+	if r.refused && l.Remaining < 0 && l.Reset > 0 && r.a.RetryAfter <= 0 && g.dim == "" {
+		l.Remaining = 0 // a reset that only refusals state
+	}
+	r.add(g.dialect, p, l)
+}
+
+// add adds a quota to the announcement, unless it is there already: stated by
+// the IETF fields, or by another dialect under the same name.
+func (r *dialectReader) add(d *Dialect, p Policy, l ServiceLimit) {
+	if p.Quota < 0 && l.Remaining < 0 && l.Reset < 0 && l.Used == 0 {
+		return
+	}
+	if r.addToIETF(&p, &l) {
+		return
+	}
+	for i := range r.a.Policies {
+		if have := &r.a.Policies[i]; have.Name == p.Name {
+			if p.Quota >= 0 && (have.Quota != p.Quota || i < r.policies) || have.Unit != p.Unit {
+				if d == nil || d.Name == p.Name {
+					return
+				}
+				p.Name = d.Name
+				r.add(nil, p, l)
+				return
+			}
+			p.Quota = -1 // known
+		}
+	}
+	l.Policy, l.Unit = p.Name, p.Unit
+	if p.Quota >= 0 && len(r.a.Policies) < maxPolicies {
+		r.a.Policies = append(r.a.Policies, p)
+	}
+	if l.Remaining < 0 && l.Reset < 0 && l.Used == 0 {
+		return
+	}
+	for i := range r.a.Limits {
+		if have := &r.a.Limits[i]; have.Policy == p.Name {
+			lack(have, &l)
+			return
+		}
+	}
+	if len(r.a.Limits) < maxPolicies {
+		r.a.Limits = append(r.a.Limits, l)
+	}
+}
+
+// addToIETF reports whether the IETF fields stated a quota too, and gives theirs
+// what it lacks. It is the same quota if it has the same size, in the same
+// window where both say; where a dialect does not say how large its quota is,
+// if as much is left of it.
+func (r *dialectReader) addToIETF(p *Policy, l *ServiceLimit) bool {
+	best := -1
+	for i := 0; i < r.policies && i < 64; i++ {
+		have := &r.a.Policies[i]
+		if r.matched&(1<<i) != 0 || p.Quota >= 0 && have.Quota != p.Quota || !sameUnit(have.Unit, p.Unit) ||
+			have.Window != p.Window && have.Window > 0 && p.Window > 0 {
+			continue
+		}
+		left := r.ietfLimit(have.Name)
+		same := left != nil && left.Remaining == l.Remaining
+		if same || p.Quota >= 0 && best < 0 {
+			best = i
+		}
+		if same {
+			break
+		}
+	}
+	if best >= 0 {
+		have := &r.a.Policies[best]
+		r.matched |= 1 << best
+		if have.Window == 0 {
+			have.Window = p.Window
+		}
+		if left := r.ietfLimit(have.Name); left != nil {
+			lack(left, l)
+		} else if l.Remaining >= 0 || l.Reset >= 0 {
+			l.Policy, l.Unit = have.Name, have.Unit
+			r.a.Limits = append(r.a.Limits, *l)
+		}
+		return true
+	}
+	// Limits without a policy: Heroku's and Yelp's RateLimit-Remaining.
+	for i := range r.a.Limits[:r.limits] {
+		have := &r.a.Limits[i]
+		if have.Remaining < 0 || have.Remaining != l.Remaining || !sameUnit(have.Unit, p.Unit) || r.hasPolicy(have.Policy) {
+			continue
+		}
+		lack(have, l)
+		if p.Quota >= 0 {
+			p.Name = have.Policy
+			r.a.Policies = append(r.a.Policies, *p)
+		}
+		return true
+	}
+	return false
+}
+
+func (r *dialectReader) ietfLimit(policy string) *ServiceLimit {
+	for i := range r.a.Limits[:r.limits] {
+		if r.a.Limits[i].Policy == policy {
+			return &r.a.Limits[i]
+		}
+	}
+	return nil
+}
+
+func (r *dialectReader) hasPolicy(name string) bool {
+	for i := range r.a.Policies {
+		if r.a.Policies[i].Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+func sameUnit(a, b Unit) bool {
+	return a == b || a == "" && b == UnitRequests || b == "" && a == UnitRequests
+}
+
+// lack gives have what it does not say.
+func lack(have, l *ServiceLimit) {
+	if have.Remaining < 0 {
+		have.Remaining = l.Remaining
+	}
+	if have.Reset < 0 {
+		have.Reset, have.Resolution, have.Clock = l.Reset, l.Resolution, l.Clock
+	}
+	if have.Used == 0 {
+		have.Used = l.Used
+	}
+}

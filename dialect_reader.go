@@ -1,0 +1,505 @@
+package heed
+
+import (
+	"bytes"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// maxPolicies bounds the policies and limits that one response can announce.
+const maxPolicies = 64
+
+// readDialects adds to an announcement what a response says in dialects, after
+// the IETF fields were read into it: what they said stays, and a quota that
+// both state is taken in once. fields are the names limitFields found, date is
+// the response's own clock (zero where it shows none), body the beginning of a
+// refusal's body.
+func readDialects(origin string, status int, h http.Header, fields []string, body []byte, date, now time.Time, own []Dialect, a *Announcement) {
+	if len(fields) == 0 && len(own) == 0 && status < 400 {
+		return
+	}
+	r := dialectReaders.Get().(*dialectReader)
+	defer r.free()
+	*r = dialectReader{
+		a: a, status: status, h: h, fields: fields, ref: date,
+		refused:  a.Refused || status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable,
+		policies: len(a.Policies), limits: len(a.Limits),
+		spoken: r.spoken[:0], groups: r.groups[:0],
+	}
+	if date.IsZero() {
+		r.ref = now
+	}
+	for i := range own {
+		if d := &own[i]; d.spokenAt(origin) || len(d.Origins) == 0 {
+			r.readOwn(d, uint16(i))
+		}
+	}
+	r.own = len(r.spoken)
+	r.readKnown(knownDialects, origin)
+	if len(r.spoken) == 0 && len(r.groups) == 0 && !(status == http.StatusForbidden && a.RetryAfter > 0) {
+		return
+	}
+	r.sort()
+	for i := range r.groups {
+		r.emit(&r.groups[i])
+	}
+	r.conclude(body)
+}
+
+// A dialectReader reads one response.
+type dialectReader struct {
+	a        *Announcement
+	status   int
+	h        http.Header
+	fields   []string
+	ref      time.Time // the instant that instants are compared with
+	refused  bool
+	policies int    // of a.Policies, those the IETF fields stated
+	limits   int    // of a.Limits, likewise
+	matched  uint64 // of these policies, those a dialect stated too
+
+	spoken []*Dialect // as recognised, the most particular ones first
+	own    int        // of spoken, those of a user
+	taken  uint64     // of fields, those a dialect has explained
+	groups []quotaGroup
+}
+
+// dialectReaders spare the allocations of a response: most have the fields of
+// the one before.
+var dialectReaders = sync.Pool{New: func() any { return new(dialectReader) }}
+
+// free keeps a reader for another response, and nothing of this one.
+func (r *dialectReader) free() {
+	clear(r.spoken)
+	clear(r.groups)
+	*r = dialectReader{spoken: r.spoken[:0], groups: r.groups[:0]}
+	dialectReaders.Put(r)
+}
+
+// A quotaGroup is the fields found of one quota.
+type quotaGroup struct {
+	dialect *Dialect
+	quota   *QuotaFields
+	dim     string // what "*" stands for
+	order   uint16
+	name    [numRoles]string // "": not sent
+	alt     [numRoles]uint8
+}
+
+// speaks notes that a dialect is spoken, and reports whether that is news.
+func (r *dialectReader) speaks(d *Dialect) bool {
+	for _, s := range r.spoken {
+		if s == d {
+			return false
+		}
+	}
+	r.spoken = append(r.spoken, d)
+	return true
+}
+
+// readOwn looks for the fields of a user's dialect, whatever their names.
+func (r *dialectReader) readOwn(d *Dialect, order uint16) {
+	found := d.Sign != "" && len(r.h.Values(d.Sign)) > 0
+	if len(d.Origins) == 0 && d.Sign != "" && !found {
+		return
+	}
+	if r.readQuotas(d, order, true) || found || len(d.Origins) > 0 {
+		r.speaks(d)
+	}
+}
+
+// readKnown looks for the fields of a table's dialects: first those spoken at
+// the origin or shown by their sign, then of those that anybody may speak.
+func (r *dialectReader) readKnown(x *dialectIndex, origin string) {
+	const first = 1 << 12 // after a user's dialects, before those anybody may speak
+	for host := originHost(origin); host != ""; {
+		for _, d := range x.origins[host] {
+			r.speaks(d)
+			r.readQuotas(d, first+x.order[d], false)
+		}
+		next := strings.IndexByte(host[1:], '.')
+		if next < 0 {
+			break
+		}
+		host = host[1+next:]
+	}
+	for _, sign := range x.signs {
+		if len(r.h[sign.name]) > 0 && r.speaks(sign.dialect) {
+			r.readQuotas(sign.dialect, first+x.order[sign.dialect], false)
+		}
+	}
+	for i, name := range r.fields {
+		if r.taken&(1<<i) != 0 {
+			continue
+		}
+		if uses, ok := x.fields[name]; ok {
+			for _, use := range uses {
+				r.found(use, "", name)
+			}
+			continue
+		}
+		patterns := x.rest
+		if len(name) > patternKey {
+			patterns = x.patterns[name[:patternKey]]
+		}
+		if !r.try(patterns, name) {
+			r.try(x.rest, name)
+		}
+	}
+}
+
+func (r *dialectReader) try(patterns []fieldPattern, name string) bool {
+	for i := range patterns {
+		if dim, ok := patterns[i].match(name); ok {
+			r.found(patterns[i].use, dim, name)
+			return true
+		}
+	}
+	return false
+}
+
+// readQuotas looks for all fields of one dialect, and reports whether there
+// are any.
+func (r *dialectReader) readQuotas(d *Dialect, order uint16, own bool) bool {
+	before := len(r.groups)
+	taken := r.taken
+	for i := range d.Quotas {
+		q := &d.Quotas[i]
+		for rl := range numRoles {
+			alt := uint8(0)
+			for name, more := cutWord(q.names(rl)); name != ""; name, more = cutWord(more) {
+				if own {
+					name = http.CanonicalHeaderKey(name)
+				}
+				use := fieldUse{d, q, rl, alt, order + uint16(i)}
+				alt++
+				prefix, suffix, star := strings.Cut(name, "*")
+				if !star {
+					if r.sent(name, own) && r.take(name, taken) {
+						r.found(use, "", name)
+					}
+					continue
+				}
+				p := fieldPattern{prefix: prefix, suffix: suffix}
+				if own {
+					n := 0
+					for name, lines := range r.h {
+						if dim, ok := p.match(name); ok && len(lines) > 0 && n < maxFields && r.take(name, taken) {
+							r.found(use, dim, name)
+							n++
+						}
+					}
+					continue
+				}
+				for _, name := range r.fields {
+					if dim, ok := p.match(name); ok && r.take(name, taken) {
+						r.found(use, dim, name)
+					}
+				}
+			}
+		}
+	}
+	return len(r.groups) > before
+}
+
+// sent reports whether a field was sent. Only those of users' dialects can have
+// names that do not speak of limits.
+func (r *dialectReader) sent(name string, own bool) bool {
+	if own {
+		return len(r.h[name]) > 0
+	}
+	for _, f := range r.fields {
+		if f == name {
+			return true
+		}
+	}
+	return false
+}
+
+// take marks a field as explained, and reports whether none of the dialects
+// that came before, those of the mask, had explained it.
+func (r *dialectReader) take(name string, before uint64) bool {
+	for i, f := range r.fields {
+		if f == name {
+			r.taken |= 1 << i
+			return before&(1<<i) == 0
+		}
+	}
+	return true
+}
+
+// found puts a field into the group of its quota.
+func (r *dialectReader) found(use fieldUse, dim, name string) {
+	var g *quotaGroup
+	for i := range r.groups {
+		if r.groups[i].quota == use.quota && r.groups[i].dim == dim {
+			g = &r.groups[i]
+		}
+	}
+	if g == nil {
+		if len(r.groups) == maxPolicies {
+			return
+		}
+		r.groups = append(r.groups, quotaGroup{dialect: use.dialect, quota: use.quota, dim: dim, order: use.order})
+		g = &r.groups[len(r.groups)-1]
+	}
+	if g.name[use.role] == "" || use.alt < g.alt[use.role] {
+		g.name[use.role], g.alt[use.role] = name, use.alt
+	}
+}
+
+// sort puts the groups into the order of the table: that of a header's fields
+// is random.
+func (r *dialectReader) sort() {
+	for i := 1; i < len(r.groups); i++ {
+		for j := i; j > 0; j-- {
+			a, b := &r.groups[j-1], &r.groups[j]
+			if a.order < b.order || a.order == b.order && a.dim <= b.dim {
+				break
+			}
+			*a, *b = *b, *a
+		}
+	}
+}
+
+// value returns the first line of the field that plays a role.
+func (r *dialectReader) value(g *quotaGroup, rl role) string {
+	if g.name[rl] == "" {
+		return ""
+	}
+	return r.h[g.name[rl]][0]
+}
+
+// span reads the time in the field that plays a role.
+func (r *dialectReader) span(g *quotaGroup, rl role, form TimeForm) (span, bool) {
+	name := g.name[rl]
+	if name == "" {
+		return span{}, false
+	}
+	if strings.HasSuffix(name, "-Ms") || strings.HasSuffix(name, "-Milliseconds") {
+		form = TimeMilliseconds
+	}
+	return parseSpan(r.h[name][0], form, r.ref)
+}
+
+// emit reads one quota.
+func (r *dialectReader) emit(g *quotaGroup) {
+	q := g.quota
+	name, unit := q.Policy, q.Unit
+	p := Policy{Window: q.Window, Quota: -1}
+	l := ServiceLimit{Remaining: -1, Reset: -1}
+	if g.dim != "" {
+		dim := strings.ToLower(g.dim)
+		if name == "" {
+			name = dim
+		}
+		if unit == "" {
+			unit = wordUnit(dim)
+		}
+		if p.Window == 0 {
+			p.Window = wordWindow(dim)
+		}
+	}
+	p.Name, p.Unit = name, unit
+	if s, ok := r.span(g, roleRetryAfter, q.RetryAfterForm); ok && s.d > 0 && r.a.RetryAfter <= 0 {
+		r.a.RetryAfter = s.d
+	}
+	if s, ok := r.span(g, roleInterval, q.IntervalForm); ok && s.d > 0 && !s.clock {
+		p.Window = s.d
+	}
+	if s, ok := r.span(g, roleReset, q.ResetForm); ok {
+		l.Reset, l.Resolution, l.Clock = s.d, s.grain, s.clock
+	}
+	if n, rest, ok := scanDecimal(trimOWS(r.value(g, roleResetAfter))); ok && !n.neg && rest == "" {
+		if s, ok := n.span(TimeAuto, r.ref); ok && !s.clock {
+			l.Reset, l.Resolution, l.Clock = s.d, s.grain, false
+		}
+	}
+	if q.Form != FormNumber {
+		r.emitForm(g, p, l)
+		return
+	}
+	limit := r.value(g, roleLimit)
+	if n, ok := parseCount(limit); ok {
+		p.Quota = n
+	}
+	if g.name[roleRemaining] != "" {
+		for _, line := range r.h[g.name[roleRemaining]] { // several limiters, of which the tightest counts
+			if n, ok := parseLeft(line); ok && (l.Remaining < 0 || n < l.Remaining) {
+				l.Remaining = n
+			}
+		}
+	}
+	used, usedKnown := int64(0), false
+	if g.name[roleUsed] != "" {
+		used, usedKnown = parseCount(r.value(g, roleUsed))
+	}
+	if g.name[roleRate] != "" {
+		setRate(&p, r.value(g, roleRate))
+	}
+	if p.Quota < 0 && q.Quota > 0 {
+		p.Quota = q.Quota
+	}
+	if usedKnown {
+		l.Used = used
+		if p.Quota < 0 && l.Remaining >= 0 {
+			p.Quota = used + l.Remaining
+		}
+		if l.Remaining < 0 && p.Quota >= 0 {
+			l.Remaining = max(0, p.Quota-used)
+		}
+	}
+	if strings.IndexByte(limit, '=') >= 0 && name == "" {
+		r.emitList(&p, limit)
+	}
+	r.state(g, p, l)
+}
+
+// setRate gives a policy the rate a field states in units per second: of its
+// quota where it has one, or else as so many a second, or one in so long.
+func setRate(p *Policy, value string) {
+	n, rest, ok := scanDecimal(trimOWS(value))
+	if !ok || n.neg || trimOWS(rest) != "" {
+		return
+	}
+	rate := float64(n.whole) + float64(n.nanos)/1e9
+	if rate <= 0 {
+		return
+	}
+	switch {
+	case p.Quota > 0:
+	case n.nanos == 0:
+		p.Quota = n.whole
+	case rate < 1:
+		p.Quota = 1
+	default:
+		p.Quota = n.whole // a burst of it, and the rate exact
+	}
+	setRefill(p, rate)
+}
+
+// setRefill makes the window of a policy so long that its quota is given back
+// in it, at so many units a second.
+func setRefill(p *Policy, rate float64) {
+	if p.Quota > 0 && rate > 0 {
+		p.Window = time.Duration(min(float64(p.Quota)/rate*1e9, float64(maxSpan)))
+	}
+}
+
+// emitList reads the policies that follow the quota in force in the early IETF
+// drafts, and in Envoy's fields:
+//
+//	X-RateLimit-Limit: 10, 10;w=1;name="per-ip", 1000;w=3600
+//
+// The first of them with that quota becomes p.
+func (r *dialectReader) emitList(p *Policy, list string) {
+	found := false
+	for item := range strings.SplitSeq(list, ",") {
+		n, ok := parseCount(item)
+		if !ok {
+			continue
+		}
+		listed := Policy{Quota: n, Unit: p.Unit}
+		_, params, _ := strings.Cut(item, ";")
+		for param := range strings.SplitSeq(params, ";") {
+			key, value, _ := strings.Cut(trimOWS(param), "=")
+			switch value = trimOWS(value); key {
+			case "w":
+				if s, ok := parseSpan(value, TimeAuto, r.ref); ok && !s.clock {
+					listed.Window = s.d
+				}
+			case "name":
+				listed.Name = strings.Trim(value, `"`)
+			}
+		}
+		if listed.Window == 0 && listed.Name == "" {
+			continue // the quota in force
+		}
+		if listed.Name == "" {
+			listed.Name = integerPolicy(n, int64(listed.Window/time.Second)).Name
+		}
+		if !found && n == p.Quota {
+			found = true
+			*p = listed
+			continue
+		}
+		r.add(nil, listed, ServiceLimit{Remaining: -1, Reset: -1})
+	}
+}
+
+// conclude reads the budget and judges the status.
+func (r *dialectReader) conclude(body []byte) {
+	for i := range r.groups {
+		r.speaks(r.groups[i].dialect)
+	}
+	exhausted := false
+	for i := range r.a.Limits {
+		exhausted = exhausted || r.a.Limits[i].Remaining == 0
+	}
+	refusal := (*Refusal)(nil)
+	for i, d := range r.spoken {
+		for name, more := cutWord(d.Bucket); name != "" && r.a.Bucket == ""; name, more = cutWord(more) {
+			if i < r.own {
+				name = http.CanonicalHeaderKey(name)
+			}
+			if r.sent(name, i < r.own) {
+				r.a.Bucket = trimOWS(r.h[name][0])
+			}
+		}
+		if r.status < 400 {
+			continue
+		}
+		for _, global := range d.Global {
+			name, value, _ := strings.Cut(global, ":")
+			if name = http.CanonicalHeaderKey(name); r.sent(name, i < r.own) && equalASCII(trimOWS(r.h[name][0]), trimOWS(value)) {
+				r.a.Global = true
+			}
+		}
+		for i := range d.Refusals {
+			if refusal == nil && d.Refusals[i].fits(r, exhausted, body) {
+				refusal = &d.Refusals[i]
+			}
+		}
+	}
+	if refusal != nil {
+		r.a.Refused = true
+		r.a.NoRetry = r.a.NoRetry || refusal.NoRetry
+		r.a.Global = r.a.Global || refusal.Global
+		if r.a.RetryAfter <= 0 && !refusal.NoRetry {
+			r.a.RetryAfter = refusal.Wait
+		}
+	}
+	// A status 403 that says when to come back is no lack of permission.
+	if r.status == http.StatusForbidden && r.a.RetryAfter > 0 {
+		r.a.Refused = true
+	}
+	said := len(r.a.Policies) > 0 || len(r.a.Limits) > 0 || r.a.RetryAfter > 0 || refusal != nil
+	if said && len(r.spoken) > 0 && r.a.Dialect == "" {
+		r.a.Dialect = r.spoken[0].Name
+	}
+}
+
+// cutWord returns the first word of s, "" where there is none, and what follows
+// it.
+func cutWord(s string) (word, more string) {
+	for len(s) > 0 && s[0] == ' ' {
+		s = s[1:]
+	}
+	if i := strings.IndexByte(s, ' '); i >= 0 {
+		return s[:i], s[i:]
+	}
+	return s, ""
+}
+
+// fits reports whether a response is such a refusal.
+func (f *Refusal) fits(r *dialectReader, exhausted bool, body []byte) bool {
+	if f.Status != r.status {
+		return false
+	}
+	if !f.RetryAfter && !f.Exhausted && f.Body == "" {
+		return true
+	}
+	return f.RetryAfter && r.a.RetryAfter > 0 || f.Exhausted && exhausted || f.Body != "" && bytes.Contains(body, []byte(f.Body))
+}

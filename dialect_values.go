@@ -1,0 +1,289 @@
+package heed
+
+import (
+	"strings"
+	"time"
+)
+
+// maxSpan bounds what a dialect's field can state as a time: far beyond what
+// anyone waits for, and far from overflow.
+const maxSpan = 100 * 365 * 24 * time.Hour
+
+// A span is a time as a field states it.
+type span struct {
+	d     time.Duration // from the response's receipt; 0 for what is past
+	grain time.Duration // as ServiceLimit.Resolution
+	clock bool          // as ServiceLimit.Clock
+}
+
+// A decimal is a number as fields write them.
+type decimal struct {
+	neg   bool
+	whole int64
+	nanos int64 // the fraction, in billionths; further digits round up
+	frac  int   // digits of the fraction
+}
+
+// scanDecimal reads a number at the beginning of s,
+//
+//	number = [ "-" ] ( 1*18DIGIT [ "." *DIGIT ] / "." 1*DIGIT )
+//
+// and returns what follows it.
+func scanDecimal(s string) (n decimal, rest string, ok bool) {
+	i := 0
+	if i < len(s) && s[i] == '-' {
+		n.neg = true
+		i++
+	}
+	start := i
+	for ; i < len(s) && isDigit(s[i]); i++ {
+		if i-start == 18 {
+			return n, s, false
+		}
+		n.whole = n.whole*10 + int64(s[i]-'0')
+	}
+	digits := i - start
+	if i < len(s) && s[i] == '.' {
+		i++
+		more := false
+		for ; i < len(s) && isDigit(s[i]); i++ {
+			if n.frac < 9 {
+				n.nanos = n.nanos*10 + int64(s[i]-'0')
+				n.frac++
+			} else if s[i] != '0' {
+				more = true
+			}
+			digits++
+		}
+		for f := n.frac; f < 9; f++ {
+			n.nanos *= 10
+		}
+		if more {
+			n.nanos++
+		}
+	}
+	return n, s[i:], digits > 0
+}
+
+// duration returns n units, and false where that is beyond maxSpan.
+func (n decimal) duration(unit time.Duration) (time.Duration, bool) {
+	if n.whole > int64(maxSpan/unit) {
+		return maxSpan, false
+	}
+	d := time.Duration(n.whole) * unit
+	if unit >= time.Second { // a fraction of it in nanoseconds, exactly
+		return d + time.Duration(n.nanos)*(unit/time.Second), true
+	}
+	part := n.nanos * int64(unit)
+	d += time.Duration(part / 1e9)
+	if part%1e9 != 0 {
+		d++
+	}
+	return d, true
+}
+
+// parseCount reads a number of units: of several, separated by commas, the
+// first. It reports false for what is no number, below zero, or above zero and
+// below one.
+func parseCount(s string) (int64, bool) {
+	n, rest, ok := scanDecimal(trimOWS(s))
+	if !ok || n.neg || n.whole == 0 && n.nanos > 0 {
+		return -1, false
+	}
+	if rest = trimOWS(rest); rest != "" && rest[0] != ',' && rest[0] != ';' {
+		return -1, false
+	}
+	return n.whole, true
+}
+
+// parseLeft reads what is left of a quota. Of several numbers, as a proxy joins
+// them, the least counts; less than one unit left is nothing left.
+func parseLeft(s string) (int64, bool) {
+	left := int64(-1)
+	for {
+		n, rest, ok := scanDecimal(trimOWS(s))
+		if rest = trimOWS(rest); !ok || n.neg || rest != "" && rest[0] != ',' && rest[0] != ';' {
+			return left, left >= 0
+		}
+		if left < 0 || n.whole < left {
+			left = n.whole
+		}
+		_, s, ok = strings.Cut(rest, ",")
+		if !ok {
+			return left, true
+		}
+	}
+}
+
+// parseSpan reads a time; ref is the server's clock at the response's receipt.
+// It reports false for what says nothing: no time at all, a negative span, an
+// instant too far from now to be one.
+func parseSpan(s string, form TimeForm, ref time.Time) (span, bool) {
+	s = trimOWS(s)
+	if s == "" {
+		return span{}, false
+	}
+	if n, rest, ok := scanDecimal(s); ok {
+		if rest = trimOWS(rest); rest == "" || rest[0] == ',' || rest[0] == ';' {
+			return n.span(form, ref)
+		}
+		if d, ok := parsePeriod(s); ok {
+			return span{d: d}, true
+		}
+	}
+	t, ok := parseTime(s)
+	if !ok {
+		return span{}, false
+	}
+	grain := time.Second
+	switch {
+	case t.Nanosecond() != 0 || strings.Contains(s, "."):
+		grain = time.Millisecond
+	case strings.Count(s, ":") == 1: // no seconds
+		grain = time.Minute
+	}
+	return until(t, ref, grain)
+}
+
+// span reads a plain number as form says.
+func (n decimal) span(form TimeForm, ref time.Time) (span, bool) {
+	if n.neg || n.whole >= 1e14 {
+		return span{}, false
+	}
+	unit := time.Second
+	if form == TimeMilliseconds && n.whole < 1e11 || n.whole >= 1e11 {
+		unit = time.Millisecond
+	}
+	grain := unit
+	if n.frac > 0 {
+		grain = time.Millisecond
+	}
+	if n.whole >= 1e9 && (form == TimeAuto || n.whole >= 1e11) {
+		if unit == time.Second {
+			return until(time.Unix(n.whole, n.nanos), ref, grain)
+		}
+		return until(time.UnixMilli(n.whole).Add(time.Duration(n.nanos/1000)), ref, grain)
+	}
+	d, _ := n.duration(unit)
+	return span{d: d, grain: grain}, true
+}
+
+// until is the span to an instant of the server's clock.
+func until(t, ref time.Time, grain time.Duration) (span, bool) {
+	return span{d: min(max(0, t.Sub(ref)), maxSpan), grain: grain, clock: true}, true
+}
+
+// parsePeriod reads a duration with units, as Go and others write it:
+//
+//	period = 1*( number unit )
+//	unit   = "ns" / "us" / "µs" / "ms" / "s" / "m" / "h" / "d"
+func parsePeriod(s string) (time.Duration, bool) {
+	var sum time.Duration
+	for s != "" {
+		n, rest, ok := scanDecimal(s)
+		if !ok || n.neg {
+			return 0, false
+		}
+		var unit time.Duration
+		switch {
+		case strings.HasPrefix(rest, "ns"):
+			unit, s = time.Nanosecond, rest[2:]
+		case strings.HasPrefix(rest, "us"):
+			unit, s = time.Microsecond, rest[2:]
+		case strings.HasPrefix(rest, "µs"), strings.HasPrefix(rest, "μs"):
+			unit, s = time.Microsecond, rest[3:]
+		case strings.HasPrefix(rest, "ms"):
+			unit, s = time.Millisecond, rest[2:]
+		case strings.HasPrefix(rest, "s"):
+			unit, s = time.Second, rest[1:]
+		case strings.HasPrefix(rest, "m"):
+			unit, s = time.Minute, rest[1:]
+		case strings.HasPrefix(rest, "h"):
+			unit, s = time.Hour, rest[1:]
+		case strings.HasPrefix(rest, "d"):
+			unit, s = 24*time.Hour, rest[1:]
+		default:
+			return 0, false
+		}
+		d, _ := n.duration(unit)
+		sum = min(sum+d, maxSpan)
+	}
+	return sum, true
+}
+
+// windowName names a policy that has no name but its window: "second",
+// "minute", "hour", "day", "week", or the length, "15m".
+func windowName(w time.Duration) string {
+	switch w {
+	case time.Second:
+		return "second"
+	case time.Minute:
+		return "minute"
+	case time.Hour:
+		return "hour"
+	case 24 * time.Hour:
+		return "day"
+	case 7 * 24 * time.Hour:
+		return "week"
+	}
+	s := w.String() // "15m0s", "6h0m0s"
+	if strings.HasSuffix(s, "m0s") {
+		s = s[:len(s)-2]
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = s[:len(s)-2]
+	}
+	return s
+}
+
+// wordWindow returns the window that the name of a dimension tells by one of
+// its words ("minute", "req-minute", "used-weight-1m"), 0 for none. A month is
+// 30 days, a year 365.
+func wordWindow(dim string) time.Duration {
+	for word := range strings.FieldsFuncSeq(dim, isDash) {
+		switch word {
+		case "second", "secondly", "sec":
+			return time.Second
+		case "minute", "minutely", "min":
+			return time.Minute
+		case "hour", "hourly":
+			return time.Hour
+		case "day", "daily":
+			return 24 * time.Hour
+		case "week", "weekly":
+			return 7 * 24 * time.Hour
+		case "month", "monthly":
+			return 30 * 24 * time.Hour
+		case "year", "yearly":
+			return 365 * 24 * time.Hour
+		}
+		if isDigit(word[0]) {
+			if d, ok := parsePeriod(word); ok {
+				return d
+			}
+		}
+	}
+	return 0
+}
+
+// wordUnit returns the unit that the name of a dimension tells by one of its
+// words, "" for requests.
+func wordUnit(dim string) Unit {
+	for word := range strings.FieldsFuncSeq(dim, isDash) {
+		switch word {
+		case "token", "tokens":
+			return "tokens"
+		case "image", "images":
+			return "images"
+		case "complexity", "credits", "points", "weight", "cost", "characters", "pages", "neurons":
+			return Unit(word)
+		case "bytes":
+			return UnitContentBytes
+		case "concurrent", "concurrency":
+			return UnitConcurrentRequests
+		}
+	}
+	return ""
+}
+
+func isDash(r rune) bool { return r == '-' || r == '_' || r == '.' }

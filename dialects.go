@@ -1,0 +1,143 @@
+package heed
+
+import (
+	"net/http"
+	"time"
+)
+
+// A Dialect says how a service, or a family of services, states its limits in
+// fields of its own, beside those of the IETF drafts. The dialects heed knows
+// are listed in docs/dialects.md; a user adds others in Config.Dialects, which
+// are looked at first.
+//
+// A Dialect is only data, save Body. It must not be changed once in use.
+type Dialect struct {
+	// Name is what [Announcement.Dialect] says of a response it explains, and
+	// names a policy where another one has its name already.
+	Name string
+
+	// Origins lists where the dialect is spoken: origins
+	// ("https://api.example.org"), hosts ("api.example.org"), either with a
+	// wildcard for everything below a domain ("https://*.example.org",
+	// "*.example.org"), or "*". Where it is empty the dialect is spoken by
+	// whoever sends Sign or, without a Sign, any of its fields.
+	Origins []string
+
+	// Sign is the name of a field that only those who speak the dialect send,
+	// wherever they are; "" for none.
+	Sign string
+
+	// Quotas are the quotas it states.
+	Quotas []QuotaFields
+
+	// Bucket names the field that says which budget a response was counted
+	// in; several, separated by spaces, are alternatives, the first one sent
+	// counts.
+	Bucket string
+
+	// Global lists what shows that a refusal holds for everything and not
+	// only for its bucket: a field and its value ("X-Ratelimit-Global: true").
+	Global []string
+
+	// Refusals says which statuses, besides 429 and 503, turn a request away
+	// for a limit, and which answers are not to be retried. The first one that
+	// fits counts.
+	Refusals []Refusal
+
+	// Body reads limits from the beginning of a response's body, for services
+	// that state them nowhere else; nil: none. It is given no more than 16 KiB,
+	// must not keep or change them, and reports false where they say nothing.
+	// It may be called by several goroutines at once.
+	Body func(status int, h http.Header, body []byte) (Announcement, bool)
+}
+
+// QuotaFields says which fields state one quota and what they mean. The names
+// of fields may be given in any case. Several names, separated by spaces, are
+// alternatives: the first one sent counts. One "*" in a name stands for the
+// name of the policy, so that "X-Ratelimit-Limit-*" is a quota for each field
+// that fits; the names of one QuotaFields have it all or none.
+//
+// A number below zero, or one that cannot be read, is not said; a fraction is
+// rounded down.
+type QuotaFields struct {
+	// Policy names the policy. Where it is "", the name is what "*" stands
+	// for, in lower case, and where there is no "*", "".
+	Policy string
+	Unit   Unit // "": as the name of the policy tells (…-tokens), or else UnitRequests
+	Form   Form // how Limit, Remaining and Used are written
+
+	Limit     string // the quota; "10, 10;w=1, 100;w=60" states several
+	Remaining string // what is left of it
+	Used      string // what is spent of it
+	Reset     string // when it is restored, or begins to be
+	// ResetAfter is when it is restored, always as a span in seconds; it is
+	// preferred to Reset.
+	ResetAfter string
+	ResetForm  TimeForm // how a plain number in Reset is meant
+	// RetryAfter is when to come back, a sibling of the Retry-After field,
+	// which is preferred to it.
+	RetryAfter     string
+	RetryAfterForm TimeForm // how a plain number in RetryAfter is meant
+	Interval       string   // the quota's window
+	IntervalForm   TimeForm // how a plain number in Interval is meant
+	Rate           string   // units per second. Without Limit, the quota is so many a second
+
+	// What the service's documentation adds to the fields.
+	Quota   int64           // the quota where Limit is not sent; 0: unknown
+	Window  time.Duration   // the window where Interval is not sent; 0: unknown
+	Windows []time.Duration // FormPositions: the window of each position
+	Refill  float64         // units given back per second, for a leaky bucket; it makes the window Quota/Refill
+	Aligned bool            // windows begin at multiples of their length in UTC, which tells the reset where none is sent
+
+	// ZeroUnknown reports that a quota of 0 says nothing. Otherwise a quota
+	// of 0 on a refusal means that the request is never allowed.
+	ZeroUnknown bool
+}
+
+// A Form is how numbers of a quota are written in its fields.
+type Form uint8
+
+const (
+	FormNumber     Form = iota // one number to a field
+	FormRatio                  // Used: "32/40", used of the quota; "api-usage=18/5000; bursts=1/750" for several
+	FormWindows                // Limit and Used: "20:1,100:120", so many in so many seconds
+	FormPositions              // Limit and Used: "600,30000", one for each of Windows
+	FormKeys                   // Limit: "total=100; remaining=99; resets=41"
+	FormNamed                  // Remaining: "Get3Min;159,Get30Min;1252", names of policies and what is left
+	FormCategories             // Limit: "60:error;session:organization", seconds that categories are held
+	FormPercent                // Used: {"call_count":28,"total_time":25}, percent of a quota
+)
+
+// A TimeForm is how a plain number is meant that stands for a time. Values that
+// are not plain numbers are understood by their looks, whatever the TimeForm:
+// durations with units ("1m30s", "250ms"), HTTP-dates and their relatives
+// with other zones than GMT, RFC 3339, JavaScript's Date.toString.
+type TimeForm uint8
+
+const (
+	// TimeAuto tells by the size of the number: below 10⁹ a span in seconds,
+	// below 10¹¹ an instant in seconds since 1970, below 10¹⁴ one in
+	// milliseconds. In a field whose name ends in -Ms or -Milliseconds a span
+	// is in milliseconds.
+	TimeAuto TimeForm = iota
+	// TimeMilliseconds: as TimeAuto, but below 10¹¹ a span in milliseconds.
+	TimeMilliseconds
+)
+
+// A Refusal says which responses with a status turn the request away for a
+// limit: those that meet one of its conditions, or all if it has none.
+type Refusal struct {
+	Status int
+
+	// The conditions.
+	RetryAfter bool   // the response says when to come back
+	Exhausted  bool   // it says that nothing is left of a quota
+	Body       string // its body contains this text
+
+	// NoRetry, Global: as in [Announcement].
+	NoRetry, Global bool
+
+	// Wait is how long the service's documentation asks to wait where the
+	// response names no time; 0: not said.
+	Wait time.Duration
+}
