@@ -59,7 +59,13 @@ func ParseAnnouncement(resp *http.Response, now time.Time) Announcement {
 	if resp.Request != nil {
 		origin = spokenOrigin(resp.Request.URL)
 	}
-	a := announcementOf(origin, resp.StatusCode, resp.Header, nil, now, nil)
+	return parse(origin, resp, now, nil)
+}
+
+// parse is ParseAnnouncement for a response of a known origin, with a user's
+// dialects.
+func parse(origin string, resp *http.Response, now time.Time, own []Dialect) Announcement {
+	a := announcementOf(origin, resp.StatusCode, resp.Header, nil, now, own)
 	if a.Refused && isProblem(resp.Header) {
 		a.readProblem(peekBody(resp))
 	}

@@ -193,4 +193,3 @@ func TestProblemDocumentNamesThePoliciesViolated(t *testing.T) {
 		t.Errorf("%s\nwant %s", text, want)
 	}
 }
-

@@ -1,0 +1,108 @@
+package heed
+
+import (
+	"context"
+	"time"
+)
+
+// A Priority orders the requests that wait: higher goes first, and first
+// come first served within one priority. Values beyond the three constants
+// count as the nearest of them.
+type Priority int
+
+const (
+	PriorityLow    Priority = -1
+	PriorityNormal Priority = 0
+	PriorityHigh   Priority = 1
+)
+
+// options are what a request's context asks of heed. One value holds them
+// all, so that a request costs one look-up however many were set.
+type options struct {
+	noWait, noRetry, bypass bool
+	priority                Priority
+	minInterval             time.Duration
+	costs                   []cost // one a unit at the most
+	trace                   *Trace
+}
+
+type cost struct {
+	unit Unit
+	n    int64
+}
+
+type optionsKey struct{}
+
+var noOptions options
+
+func optionsOf(ctx context.Context) *options {
+	if o, ok := ctx.Value(optionsKey{}).(*options); ok {
+		return o
+	}
+	return &noOptions
+}
+
+func with(ctx context.Context, set func(*options)) context.Context {
+	o := *optionsOf(ctx)
+	set(&o)
+	return context.WithValue(ctx, optionsKey{}, &o)
+}
+
+// NoWait returns a context whose requests never wait: where one would have
+// to, it is refused at once with a [*LimitError] that says for how long.
+func NoWait(ctx context.Context) context.Context {
+	return with(ctx, func(o *options) { o.noWait = true })
+}
+
+// NoRetry returns a context whose requests are tried once; a refusal comes
+// back as the response it is. It still pauses those it has to.
+func NoRetry(ctx context.Context) context.Context {
+	return with(ctx, func(o *options) { o.noRetry = true })
+}
+
+// Bypass returns a context whose requests pass heed untouched: they neither
+// wait, nor are counted, learned from or retried.
+func Bypass(ctx context.Context) context.Context {
+	return with(ctx, func(o *options) { o.bypass = true })
+}
+
+// WithCost returns a context whose requests cost n of unit instead of one
+// request or of an estimate of bytes. 0 is free; a negative n counts as 0.
+// Costs of several units can be set one after the other.
+//
+// A cost above a policy's quota waits for the whole quota and takes it all;
+// above a concurrency limit it is a [*LimitError]. Where a redirect leads to
+// another origin, that origin is charged as if no cost had been set.
+func WithCost(ctx context.Context, unit Unit, n int64) context.Context {
+	if unit == "" {
+		unit = UnitRequests
+	}
+	return with(ctx, func(o *options) {
+		costs := make([]cost, 0, len(o.costs)+1)
+		for _, c := range o.costs {
+			if c.unit != unit {
+				costs = append(costs, c)
+			}
+		}
+		o.costs = append(costs, cost{unit, max(n, 0)})
+	})
+}
+
+// WithPriority returns a context whose requests wait with priority p.
+func WithPriority(ctx context.Context, p Priority) context.Context {
+	return with(ctx, func(o *options) { o.priority = min(max(p, PriorityLow), PriorityHigh) })
+}
+
+// WithMinInterval returns a context whose requests start no sooner than d
+// after the origin's last start, where d is longer than the origin's own
+// MinInterval.
+func WithMinInterval(ctx context.Context, d time.Duration) context.Context {
+	return with(ctx, func(o *options) { o.minInterval = d })
+}
+
+// WithTrace returns a context for one request whose waits are written to t
+// before RoundTrip returns. A redirect's hops add up in one Trace. A Trace
+// must not be shared by requests under way at the same time.
+func WithTrace(ctx context.Context, t *Trace) context.Context {
+	return with(ctx, func(o *options) { o.trace = t })
+}

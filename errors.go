@@ -1,0 +1,162 @@
+package heed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// ErrLimited matches, with [errors.Is], every [*LimitError].
+var ErrLimited = errors.New("heed: request not sent: rate limited")
+
+// ErrClosed is returned for requests that were waiting on a [Registry] when
+// it was closed, and for all that come after.
+var ErrClosed = errors.New("heed: registry closed")
+
+// A Reason is why a request was refused rather than kept waiting.
+type Reason int
+
+const (
+	ReasonDeadline  Reason = iota + 1 // it could not have started before its context's deadline
+	ReasonMaxWait                     // it would have waited longer than Limits.MaxWait
+	ReasonQueueFull                   // Limits.MaxQueue requests were waiting already
+	ReasonNoWait                      // it would have had to wait, and NoWait was asked for
+	ReasonCost                        // it costs more than a concurrency limit can ever give
+)
+
+func (r Reason) String() string {
+	switch r {
+	case ReasonDeadline:
+		return "deadline"
+	case ReasonMaxWait:
+		return "max wait"
+	case ReasonQueueFull:
+		return "queue full"
+	case ReasonNoWait:
+		return "no wait"
+	case ReasonCost:
+		return "cost"
+	}
+	return "unknown"
+}
+
+// MarshalText encodes r as the text of [Reason.String].
+func (r Reason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// A Cause is what holds a request back.
+type Cause int
+
+const (
+	CauseNone        Cause = iota // nothing does
+	CausePolicy                   // a policy, announced, configured or learned, has too few units left
+	CauseSmoother                 // the smoother spreads requests over a window
+	CausePause                    // a refusal or the user paused the partition or the origin
+	CauseInterval                 // MinInterval or MinPause
+	CauseConcurrency              // as many requests as may be are in flight
+	CauseQueue                    // others came first
+	CauseScout                    // a request sent ahead has not been answered yet
+	CauseBackoff                  // this request's own wait before it is tried again
+	CauseLedger                   // a shared ledger has not granted it yet
+)
+
+func (c Cause) String() string {
+	switch c {
+	case CauseNone:
+		return "none"
+	case CausePolicy:
+		return "policy"
+	case CauseSmoother:
+		return "smoother"
+	case CausePause:
+		return "pause"
+	case CauseInterval:
+		return "interval"
+	case CauseConcurrency:
+		return "concurrency"
+	case CauseQueue:
+		return "queue"
+	case CauseScout:
+		return "scout"
+	case CauseBackoff:
+		return "backoff"
+	case CauseLedger:
+		return "ledger"
+	}
+	return "unknown"
+}
+
+// MarshalText encodes c as the text of [Cause.String].
+func (c Cause) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// A LimitError says that a request was not sent because of a limit. It is
+// heed that refuses, never the server: a server's refusal is a response, and
+// comes back as one.
+//
+// errors.Is(err, [ErrLimited]) holds for every LimitError, and
+// errors.Is(err, [context.DeadlineExceeded]) where Reason is
+// [ReasonDeadline], although the deadline itself may still lie ahead.
+type LimitError struct {
+	Origin string        // the origin whose limit it is; the key of a named limit
+	Policy string        // the policy, where Cause is CausePolicy
+	Wait   time.Duration // how long the request would have had to wait, at least
+	Reason Reason        // why it was not kept waiting
+	Cause  Cause         // what held it
+}
+
+// Error says that the request was not sent, by whose limit, and when it could be.
+func (e *LimitError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "heed: request to %s not sent: ", e.Origin)
+	switch e.Cause {
+	case CausePolicy:
+		if e.Policy != "" {
+			fmt.Fprintf(&b, "policy %q has too little left", e.Policy)
+		} else {
+			b.WriteString("its policy has too little left")
+		}
+	case CauseSmoother:
+		b.WriteString("requests are being spread over the window")
+	case CausePause:
+		b.WriteString("paused")
+	case CauseInterval:
+		b.WriteString("the least interval between requests has not passed")
+	case CauseConcurrency:
+		b.WriteString("as many requests as allowed are in flight")
+	case CauseScout:
+		b.WriteString("waiting for the answer to a request sent ahead")
+	case CauseBackoff:
+		b.WriteString("backing off after a refusal")
+	case CauseLedger:
+		b.WriteString("the shared quota has too little left")
+	default:
+		b.WriteString("others are waiting")
+	}
+	if e.Wait > 0 {
+		fmt.Fprintf(&b, "; it could start in %v at the earliest", e.Wait)
+	}
+	switch e.Reason {
+	case ReasonDeadline:
+		b.WriteString(", after its deadline")
+	case ReasonMaxWait:
+		b.WriteString(", longer than MaxWait allows")
+	case ReasonQueueFull:
+		b.WriteString("; the queue is full")
+	case ReasonNoWait:
+		b.WriteString("; it was asked not to wait")
+	case ReasonCost:
+		b.WriteString("; it costs more than the limit can ever give")
+	}
+	return b.String()
+}
+
+// Timeout reports whether the request ran out of time: its Reason is
+// [ReasonDeadline] or [ReasonMaxWait].
+func (e *LimitError) Timeout() bool { return e.Reason == ReasonDeadline || e.Reason == ReasonMaxWait }
+
+// Is makes errors.Is match [ErrLimited] and, where the deadline is the
+// reason, [context.DeadlineExceeded].
+func (e *LimitError) Is(target error) bool {
+	return target == ErrLimited || target == context.DeadlineExceeded && e.Reason == ReasonDeadline
+}

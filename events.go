@@ -1,0 +1,106 @@
+package heed
+
+import "time"
+
+// A Kind says what an [Event] reports.
+type Kind int
+
+const (
+	eventMuchWaited Kind = iota // logged alone: the sum of waits has become worth a warning
+
+	EventWaiting   // a request has to wait; Cause, Policy, Wait (0: unknown) and Queue say for what
+	EventAdmitted  // a request may go; Wait is how long it waited
+	EventAnswered  // an answer came; Status, Latency, and Remaining where announced
+	EventRefused   // an answer turned a request away for a limit; as EventAnswered
+	EventPaused    // a partition or origin is paused; Wait, Cause, InARow, Capped
+	EventResumed   // a pause is over
+	EventLearned   // a policy was announced for the first time, changed, or was inferred; Policy, Quota, Window
+	EventRetried   // a request is about to be tried again; Attempt, Status
+	EventDegraded  // a shared ledger was lost (Err) or is back (no Err)
+	EventForgotten // an origin's state was dropped
+)
+
+func (k Kind) String() string {
+	switch k {
+	case EventWaiting:
+		return "waiting"
+	case EventAdmitted:
+		return "admitted"
+	case EventAnswered:
+		return "answered"
+	case EventRefused:
+		return "refused"
+	case EventPaused:
+		return "paused"
+	case EventResumed:
+		return "resumed"
+	case EventLearned:
+		return "learned"
+	case EventRetried:
+		return "retried"
+	case EventDegraded:
+		return "degraded"
+	case EventForgotten:
+		return "forgotten"
+	}
+	return "unknown"
+}
+
+// MarshalText encodes k as the text of [Kind.String].
+func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// An Event is one thing that happened at one origin, for dashboards and
+// metrics. Fields that a Kind does not name are zero. Credentials, partition
+// keys and URLs are never part of it.
+type Event struct {
+	Kind   Kind
+	Time   time.Time
+	Origin string
+	// Partition tells an origin's partitions apart, by the order in which
+	// they were first seen: 0, 1, 2, …
+	Partition int
+
+	Cause  Cause
+	Policy string        // the policy's name
+	Wait   time.Duration // how long it waited, or has to wait
+	Total  time.Duration // EventWaiting, EventAdmitted: waits on the origin so far, this one included
+	Queue  int           // requests waiting in the partition
+
+	Status    int           // HTTP status
+	Latency   time.Duration // from the start to the answer
+	Remaining int64         // least left over all policies; -1: unknown
+	Attempt   int           // 1 is a request's first try
+	Learned   bool          // EventLearned: inferred from refusals, not announced
+	Quota     int64
+	Window    time.Duration
+	Unit      Unit
+
+	Timed  bool          // EventPaused: the server or the user said for how long
+	Manual bool          // EventPaused, EventResumed: by Registry.Pause
+	Whole  bool          // EventPaused, EventResumed: the whole origin and not one partition
+	Capped bool          // EventPaused: cut down to Max
+	Max    time.Duration // EventPaused: the longest pause the limits allow
+	InARow int           // EventPaused: refusals in a row
+
+	Err error `json:"-"` // EventDegraded
+}
+
+// A Trace is what [WithTrace] has written down for one request.
+type Trace struct {
+	Waited   time.Duration // in all, over all attempts
+	Cause    Cause         // of the longest wait; CauseNone: it did not wait
+	Policy   string        // where Cause is CausePolicy
+	Attempts int           // requests sent; 0: refused before the first
+
+	longest time.Duration
+}
+
+func (t *Trace) waited(d time.Duration, c Cause, policy string) {
+	if t == nil || d <= 0 {
+		return
+	}
+	t.Waited += d
+	if d > t.longest {
+		t.longest, t.Cause, t.Policy = d, c, policy
+	}
+}

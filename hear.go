@@ -1,0 +1,350 @@
+package heed
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// hear takes in what the answer to pm's request says, and what its coming
+// means. status 0: no answer, but news from elsewhere.
+func (p *partition) hear(now time.Time, pm *Permit, status int, a *Announcement) {
+	o := p.origin
+	p.touch(now)
+	first := status != 0 && !pm.answered
+	if first {
+		p.answered(now, pm)
+	}
+	told := false
+	if !o.limits.IgnoreHeaders {
+		told = p.hearPolicies(now, pm, a)
+	}
+	if first {
+		for i := range pm.charges {
+			c := &pm.charges[i]
+			switch {
+			case c.settled:
+			case a.Cached:
+				c.slot.refund(now, c)
+				c.n = 0
+			default:
+				c.slot.settle(now, c)
+			}
+		}
+		p.fade(now)
+	}
+	if a.Reduced {
+		p.cap.reduce(p.unanswered + 1)
+	}
+	switch {
+	case a.Refused:
+		p.refused(now, pm, status, a)
+	case first && status < 500:
+		p.accepted(now, pm, told)
+	}
+	if first {
+		kind := EventAnswered
+		if a.Refused {
+			kind = EventRefused
+		}
+		p.emit(Event{Kind: kind, Time: now, Status: status, Latency: now.Sub(pm.start), Attempt: pm.attempt, Remaining: p.remaining(now)})
+	}
+}
+
+// answered notes that pm's request is no longer unanswered.
+func (p *partition) answered(now time.Time, pm *Permit) {
+	pm.answered = true
+	p.unanswered--
+	p.opening.gone(pm.serial)
+	p.slowest = max(now.Sub(pm.start), p.slowest-p.slowest/8)
+}
+
+// accepted says that pm's request was answered well.
+func (p *partition) accepted(now time.Time, pm *Permit, told bool) {
+	o := p.origin
+	p.lastWell = now
+	p.backoff.n = 0
+	if !pm.start.Before(o.backoff.began) {
+		o.backoff.n = 0
+	}
+	if p.pause.doubtful {
+		p.pause.end() // not an outage: something here succeeds
+	}
+	p.cap.well()
+	p.opening.well(now, pm.start, pm.serial, told)
+	if p.opening.limit == 0 && len(o.known) == 0 {
+		o.opened = true
+	}
+}
+
+// hearPolicies takes in the policies and service limits of an announcement;
+// it reports whether a remaining count was among them.
+func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement) (told bool) {
+	for _, pol := range a.Policies {
+		if pol.Unit == "" {
+			pol.Unit = UnitRequests
+		}
+		pol.Burst = 0
+		p.announced(now, pol)
+	}
+	for _, lim := range a.Limits {
+		s := p.slot(SourceAnnounced, lim.Policy, lim.PartitionKey, "")
+		if s == nil && lim.PartitionKey != "" {
+			s = p.slot(SourceAnnounced, lim.Policy, "", "") // the policy names no partition key
+		}
+		if s == nil {
+			s = p.announced(now, Policy{Name: lim.Policy, Unit: cmp.Or(lim.Unit, UnitRequests), PartitionKey: lim.PartitionKey})
+		}
+		if s == nil {
+			continue
+		}
+		s.lastSaid = now
+		told = told || lim.Remaining >= 0
+		p.hearLimit(now, pm, s, lim, a.Refused)
+	}
+	return told
+}
+
+func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLimit, refused bool) {
+	if lim.Reset >= 0 {
+		s.resetSaid = now.Add(min(lim.Reset, p.origin.limits.MaxRetryAfter))
+	}
+	if s.policy.Unit == UnitConcurrentRequests {
+		if s.policy.Quota == 0 && lim.Remaining >= 0 {
+			s.policy.Quota = s.inFlight + lim.Remaining
+		}
+		return
+	}
+	if !s.enforced() {
+		return
+	}
+	c := pm.charge(s)
+	s.settle(now, c)
+	room := s.ledger.room(now, &s.policy)
+	capped := s.ledger.hear(now, pm.start, c, &s.policy, statement{
+		remaining: lim.Remaining, reset: lim.Reset, resolution: lim.Resolution, refused: refused,
+	}, p.origin.limits.MaxRetryAfter)
+	if after := s.ledger.room(now, &s.policy); after < room || now.Before(s.ledger.closed) {
+		p.news = true
+	}
+	if capped && lim.Remaining == 0 {
+		p.emit(Event{Kind: EventPaused, Time: now, Cause: CausePolicy, Policy: s.policy.Name, Wait: p.origin.limits.MaxRetryAfter, Timed: true, Capped: true})
+	}
+}
+
+// charge returns what the permit took of s; where it went before s was known,
+// an account that never stood open.
+func (pm *Permit) charge(s *slot) *charge {
+	for i := range pm.charges {
+		if pm.charges[i].slot == s {
+			return &pm.charges[i]
+		}
+	}
+	return &charge{slot: s, settled: true, answered: s.ledger.answered, epoch: s.ledger.epoch}
+}
+
+// mostSlots bounds what a server can have heed remember per partition.
+const mostSlots = 64
+
+// announced returns the slot of a policy that was announced, made or changed
+// to fit; nil where there are too many.
+func (p *partition) announced(now time.Time, pol Policy) *slot {
+	s := p.slot(SourceAnnounced, pol.Name, pol.PartitionKey, "")
+	switch {
+	case s == nil && len(p.slots) >= mostSlots:
+		return nil
+	case s == nil:
+		s = newSlot(pol, SourceAnnounced)
+		p.slots = append(p.slots, s)
+		for pm := p.inFlight.oldest; pm != nil; pm = pm.younger {
+			// Whatever is in flight may or may not be counted in what was said.
+			c := s.take(now, p.cost(s, &ask{opts: &noOptions}))
+			if pm.answered {
+				s.settle(now, &c)
+			}
+			pm.charges = append(pm.charges, c)
+		}
+	case s.policy != pol:
+		s.resize(pol)
+	default:
+		s.lastSaid = now
+		return s
+	}
+	s.lastSaid = now
+	p.news = true
+	p.origin.know(pol)
+	p.emit(Event{Kind: EventLearned, Time: now, Policy: pol.Name, Quota: pol.Quota, Window: pol.Window, Unit: pol.Unit, Remaining: -1})
+	return s
+}
+
+// know remembers a policy for partitions to come.
+func (o *origin) know(pol Policy) {
+	o.opened = false
+	i := slices.IndexFunc(o.known, func(k Policy) bool { return k.Name == pol.Name && k.PartitionKey == pol.PartitionKey })
+	switch {
+	case i >= 0:
+		o.known[i] = pol
+	case len(o.known) < mostSlots:
+		o.known = append(o.known, pol)
+	}
+}
+
+// fade drops announced policies that are no longer announced.
+func (p *partition) fade(now time.Time) {
+	o := p.origin
+	p.slots = slices.DeleteFunc(p.slots, func(s *slot) bool {
+		if !s.faded(now) {
+			return false
+		}
+		o.known = slices.DeleteFunc(o.known, func(k Policy) bool {
+			return k.Name == s.policy.Name && k.PartitionKey == s.policy.PartitionKey
+		})
+		p.news = true
+		return true
+	})
+}
+
+// refused takes in that pm's request was turned away for a limit.
+func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announcement) {
+	o := p.origin
+	p.refusals++
+	whole := status == 503
+	b := &p.backoff
+	if whole {
+		b = &o.backoff
+	}
+	before := b.began
+	fresh := b.event(now, pm.start)
+	if hint := hintOf(a, o.limits.IgnoreHeaders); hint > 0 {
+		p.refusedUntil(now, pm, hint, fresh, whole, b.n, a)
+		return
+	}
+	wait := backoffWait(b.n, o.limits.MinBackoff, o.limits.MaxBackoff)
+	pm.retryAt = latest(pm.retryAt, now.Add(wait))
+	if !fresh || p.succeededSince(before, now) {
+		return
+	}
+	if p.pause.extend(now.Add(wait)) {
+		p.pause.doubtful, p.pause.path, p.pause.tried = true, pm.path, false
+		p.paused(now, Event{Cause: CausePause, Wait: wait, InARow: b.n})
+	}
+}
+
+// hintOf returns how long a refusal asks to wait; 0: it does not say. What
+// Retry-After says takes precedence over the fields (draft-11, section 7).
+func hintOf(a *Announcement, ignoreFields bool) time.Duration {
+	if a.RetryAfter > 0 || ignoreFields {
+		return max(a.RetryAfter, 0)
+	}
+	var hint time.Duration
+	for _, l := range a.Limits {
+		if l.Remaining == 0 && l.Reset > 0 {
+			hint = max(hint, l.Reset)
+		}
+	}
+	return hint
+}
+
+// refusedUntil holds what shares the refused quota for as long as a refusal
+// asks: the policies a problem document names, else the partition, for a 503
+// the origin.
+func (p *partition) refusedUntil(now time.Time, pm *Permit, hint time.Duration, fresh, whole bool, inARow int, a *Announcement) {
+	o := p.origin
+	most := o.limits.MaxRetryAfter
+	e := Event{Cause: CausePause, Wait: hint, Timed: true, Whole: whole, InARow: inARow}
+	if hint > most {
+		hint, e.Wait, e.Capped = most, most, true
+	}
+	until := now.Add(hint)
+	if a.RetryAfter <= 0 && !whole {
+		return // the ledger has it from the fields
+	}
+	if fresh {
+		until = until.Add(pauseJitter(hint))
+	}
+	if !whole && p.closeViolated(until, a) {
+		return
+	}
+	held := &p.pause
+	if whole {
+		held = &o.pause
+	}
+	longer := held.holds(now)
+	if !held.extend(until) {
+		return
+	}
+	held.doubtful = false
+	if whole {
+		for _, q := range o.partitions {
+			q.news = true
+			q.opening.restart(now)
+		}
+	} else {
+		p.opening.restart(now)
+	}
+	if fresh || !longer {
+		p.paused(now, e)
+	}
+	p.news = true
+}
+
+// closeViolated closes the policies that a problem document names, and
+// reports whether there are any such.
+func (p *partition) closeViolated(until time.Time, a *Announcement) (any bool) {
+	for _, s := range p.slots {
+		if s.source == SourceAnnounced && slices.Contains(a.Violated, s.policy.Name) && s.enforced() {
+			s.ledger.closed = latest(s.ledger.closed, until)
+			p.news, any = true, true
+		}
+	}
+	return any
+}
+
+// succeededSince reports whether a request of the partition was answered well
+// after an instant, and not too long ago: a refusal without a hint is no
+// outage then.
+func (p *partition) succeededSince(at, now time.Time) bool {
+	return p.lastWell.After(at) && now.Sub(p.lastWell) < p.origin.limits.MaxBackoff
+}
+
+// paused tells of a pause that has begun.
+func (p *partition) paused(now time.Time, e Event) {
+	e.Kind, e.Time = EventPaused, now
+	p.news = true
+	p.emit(e)
+}
+
+// unpause tells of pauses that are over.
+func (p *partition) unpause(now time.Time) {
+	o := p.origin
+	if doubtful := p.pause.doubtful; p.pause.over(now) {
+		if doubtful {
+			p.opening.restart(now)
+		}
+		p.emit(Event{Kind: EventResumed, Time: now})
+	}
+	if manual := o.pause.manual; o.pause.over(now) {
+		p.emit(Event{Kind: EventResumed, Time: now, Whole: true, Manual: manual})
+	}
+}
+
+// passesDoubt reports whether a may go although the partition is paused: it
+// is in doubt whether more than one path is being refused, and a asks for
+// another one.
+func (p *partition) passesDoubt(a *ask) bool {
+	return p.pause.doubtful && !p.pause.tried && a.path != p.pause.path
+}
+
+// remaining returns the least left over all policies; -1: unknown.
+func (p *partition) remaining(now time.Time) int64 {
+	least := int64(-1)
+	for _, s := range p.slots {
+		if !s.enforced() || s.policy.Unit == UnitContentBytes {
+			continue
+		}
+		if r := s.remaining(now); r >= 0 && r < unlimited/2 && (least < 0 || r < least) {
+			least = r
+		}
+	}
+	return least
+}

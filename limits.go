@@ -1,0 +1,104 @@
+package heed
+
+import (
+	"fmt"
+	"time"
+)
+
+// Limits are what a user asks for one origin, beside what the origin itself
+// announces. The zero value asks for nothing and bounds what servers can ask.
+type Limits struct {
+	Policies      []Policy      // kept to beside those the origin announces
+	MinInterval   time.Duration // between two starts on the origin
+	MinPause      time.Duration // between the end of one request and the start of the next, so one at a time
+	MaxConcurrent int           // requests in flight; 0: no cap
+	MaxRetryAfter time.Duration // longest pause a server can ask for; 0: an hour
+	MaxWait       time.Duration // longest a request may wait; 0: as long as its context
+	MaxQueue      int           // requests waiting at once on the origin; 0: no cap
+	MinBackoff    time.Duration // wait where a refusal gives no hint; 0: 5 s
+	MaxBackoff    time.Duration // longest such wait; 0: 5 min
+	Smoothing     Smoothing     // how requests are spread over a window
+	IgnoreHeaders bool          // announced limits are not followed; refusals and their Retry-After are
+	Unlimited     bool          // heed steps aside for this origin: no wait, no pause, no retry
+}
+
+// Smoothing says how requests are spread over the window that binds. Pacing
+// sets in where demand would outrun the quota, unless Strict or a Velocity
+// below 1 ask for it always.
+type Smoothing struct {
+	Interval time.Duration // micro-interval within which requests may bunch; 0: 2 s; never more than a tenth of the window
+	Velocity float64       // 1: the quota lasts exactly as long as its window; 1.5: a third less; 0: 1.5
+	Strict   bool          // pace every request, whatever the demand
+	Off      bool          // never pace
+}
+
+const (
+	defaultMaxRetryAfter = time.Hour
+	defaultMinBackoff    = 5 * time.Second
+	defaultMaxBackoff    = 5 * time.Minute
+	defaultMicroInterval = 2 * time.Second
+	defaultVelocity      = 1.5
+)
+
+// check reports the first thing that is wrong with l.
+func (l *Limits) check() error {
+	for _, d := range []struct {
+		name string
+		d    time.Duration
+	}{
+		{"MinInterval", l.MinInterval}, {"MinPause", l.MinPause}, {"MaxRetryAfter", l.MaxRetryAfter},
+		{"MaxWait", l.MaxWait}, {"MinBackoff", l.MinBackoff}, {"MaxBackoff", l.MaxBackoff},
+		{"Smoothing.Interval", l.Smoothing.Interval},
+	} {
+		if d.d < 0 {
+			return fmt.Errorf("heed: Limits.%s is negative: %v", d.name, d.d)
+		}
+	}
+	if l.MaxConcurrent < 0 {
+		return fmt.Errorf("heed: Limits.MaxConcurrent is negative: %d", l.MaxConcurrent)
+	}
+	if l.MaxQueue < 0 {
+		return fmt.Errorf("heed: Limits.MaxQueue is negative: %d", l.MaxQueue)
+	}
+	if !(l.Smoothing.Velocity >= 0) {
+		return fmt.Errorf("heed: Limits.Smoothing.Velocity is not a number from 0 up: %v", l.Smoothing.Velocity)
+	}
+	for i, p := range l.Policies {
+		switch {
+		case p.Quota <= 0:
+			return fmt.Errorf("heed: Limits.Policies[%d] %q has quota %d, want at least 1", i, p.Name, p.Quota)
+		case p.Window < 0:
+			return fmt.Errorf("heed: Limits.Policies[%d] %q has a negative window: %v", i, p.Name, p.Window)
+		case p.Window == 0 && p.Unit != UnitConcurrentRequests:
+			return fmt.Errorf("heed: Limits.Policies[%d] %q has no window", i, p.Name)
+		case p.Burst < 0:
+			return fmt.Errorf("heed: Limits.Policies[%d] %q has a negative burst: %d", i, p.Name, p.Burst)
+		}
+	}
+	return nil
+}
+
+// withDefaults returns a copy of l with its zero values filled in, sharing
+// nothing with it.
+func (l Limits) withDefaults() *Limits {
+	orDefault(&l.MaxRetryAfter, defaultMaxRetryAfter)
+	orDefault(&l.MinBackoff, defaultMinBackoff)
+	orDefault(&l.MaxBackoff, defaultMaxBackoff)
+	l.MaxBackoff = max(l.MaxBackoff, l.MinBackoff)
+	orDefault(&l.Smoothing.Interval, defaultMicroInterval)
+	orDefault(&l.Smoothing.Velocity, defaultVelocity)
+	l.Policies = append([]Policy(nil), l.Policies...)
+	for i := range l.Policies {
+		if l.Policies[i].Unit == "" {
+			l.Policies[i].Unit = UnitRequests
+		}
+	}
+	return &l
+}
+
+func orDefault[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}

@@ -1,0 +1,83 @@
+package heed
+
+import (
+	"context"
+	"log/slog"
+)
+
+// log is where the registry logs to.
+func (r *Registry) log() *slog.Logger {
+	if r.config.Logger != nil {
+		return r.config.Logger
+	}
+	return slog.Default()
+}
+
+// level is at which level a kind of event is logged; false: never. What can
+// happen with every request is logged at debug at most.
+func (k Kind) level() (slog.Level, bool) {
+	switch k {
+	case EventWaiting, EventLearned:
+		return slog.LevelDebug, true
+	case EventPaused, EventDegraded, eventMuchWaited:
+		return slog.LevelWarn, true // or info: see tell
+	}
+	return 0, false
+}
+
+// listens reports whether anyone would be told of an event.
+func (r *Registry) listens(k Kind) bool {
+	if r.config.OnEvent != nil && k != eventMuchWaited {
+		return true
+	}
+	l, ok := k.level()
+	return ok && (l > slog.LevelDebug || r.log().Enabled(context.Background(), l))
+}
+
+// tell logs an event and calls the user's function. No lock is held.
+func (r *Registry) tell(e *Event) {
+	r.logEvent(e)
+	if r.config.OnEvent != nil && e.Kind != eventMuchWaited {
+		r.config.OnEvent(*e)
+	}
+}
+
+func (r *Registry) logEvent(e *Event) {
+	ctx, log := context.Background(), r.log()
+	switch e.Kind {
+	case EventWaiting:
+		log.LogAttrs(ctx, slog.LevelDebug, "heed: waiting", slog.String("origin", e.Origin), slog.Duration("wait", e.Wait),
+			slog.String("cause", e.Cause.String()), slog.String("policy", e.Policy), slog.Int("queue", e.Queue), slog.Duration("waited_in_all", e.Total))
+	case EventLearned:
+		log.LogAttrs(ctx, slog.LevelDebug, "heed: learned a policy", slog.String("origin", e.Origin), slog.String("policy", e.Policy),
+			slog.Int64("quota", e.Quota), slog.Duration("window", e.Window), slog.String("unit", string(e.Unit)), slog.Bool("inferred", e.Learned))
+	case EventPaused:
+		level := slog.LevelWarn
+		if e.Timed && !e.Capped {
+			level = slog.LevelInfo
+		}
+		log.LogAttrs(ctx, level, "heed: paused", slog.String("origin", e.Origin), slog.String("cause", e.pauseCause()), slog.Duration("pause", e.Wait),
+			slog.Int("in_a_row", e.InARow), slog.Bool("whole_origin", e.Whole), slog.Bool("capped", e.Capped), slog.Duration("max", e.Max))
+	case EventDegraded:
+		if e.Err != nil {
+			log.LogAttrs(ctx, slog.LevelWarn, "heed: shared ledger lost", slog.String("origin", e.Origin), slog.Any("error", e.Err))
+		} else {
+			log.LogAttrs(ctx, slog.LevelInfo, "heed: shared ledger back", slog.String("origin", e.Origin))
+		}
+	case eventMuchWaited:
+		log.LogAttrs(ctx, slog.LevelWarn, "heed: requests have waited long in all", slog.String("origin", e.Origin), slog.Duration("waited_in_all", e.Total))
+	}
+}
+
+// pauseCause says in a word what a pause is for.
+func (e *Event) pauseCause() string {
+	switch {
+	case e.Manual:
+		return "manual"
+	case e.Policy != "":
+		return "policy " + e.Policy
+	case e.Status != 0 && e.Timed:
+		return "refused"
+	}
+	return "refused without a hint"
+}

@@ -1,0 +1,93 @@
+package heed
+
+import "time"
+
+// An opening lets few requests go unanswered at first and more as answers
+// come back well: one ahead on first contact with an origin, after a pause
+// and after a reset; two once that is answered, four after the next round,
+// and so on, or all at once when an answer says what remains.
+type opening struct {
+	limit   int       // requests of this opening that may be unanswered; 0: wide open
+	serial  uint32    // tells this opening's requests from an earlier one's
+	flying  int       // of this opening, unanswered
+	since   time.Time // when the latest step was taken, or its first request went
+	used    bool      // a request went since the latest step
+	scouted bool      // an answer came back well: the origin was met
+}
+
+// wideOpen is the number of unanswered requests at which an opening has
+// nothing left to prove.
+const wideOpen = 1024
+
+// start begins anew with one request. An opening that waits for its first
+// answer goes on as it is.
+func (o *opening) start(now time.Time) {
+	if o.limit == 1 && !o.scouted {
+		return
+	}
+	*o = opening{limit: 1, serial: o.serial + 1, since: now}
+}
+
+// restart begins anew with one request whatever was under way.
+func (o *opening) restart(now time.Time) {
+	*o = opening{limit: 1, serial: o.serial + 1, since: now}
+}
+
+// free reports whether another request may go unanswered; else it returns the
+// instant at which the one that has not been answered counts as a step, so
+// that one that hangs cannot stop the others.
+func (o *opening) free(now time.Time, patience time.Duration) (time.Time, bool) {
+	if o.limit == 0 || o.flying < o.limit {
+		return now, true
+	}
+	if at := o.since.Add(patience); now.Before(at) {
+		return at, false
+	}
+	return now, true
+}
+
+// take counts a request that goes now; the serial it returns goes with it.
+func (o *opening) take(now time.Time) uint32 {
+	if o.limit == 0 {
+		return o.serial
+	}
+	if o.flying >= o.limit { // patience ran out
+		o.step(now)
+	}
+	if !o.used {
+		o.used, o.since = true, now
+	}
+	o.flying++
+	return o.serial
+}
+
+// gone forgets a request that was not answered, or never sent.
+func (o *opening) gone(serial uint32) {
+	if serial == o.serial && o.flying > 0 {
+		o.flying--
+	}
+}
+
+// well says that a request of this opening, sent at start, was answered well;
+// told, that the answer said what remains.
+func (o *opening) well(now, start time.Time, serial uint32, told bool) {
+	if o.limit == 0 || serial != o.serial {
+		return
+	}
+	o.scouted = true
+	if told {
+		o.limit = 0
+		return
+	}
+	if !start.Before(o.since) || o.limit == 1 {
+		o.step(now)
+	}
+}
+
+func (o *opening) step(now time.Time) {
+	o.limit *= 2
+	o.since, o.used = now, false
+	if o.limit >= wideOpen {
+		o.limit = 0
+	}
+}

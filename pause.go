@@ -1,0 +1,90 @@
+package heed
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// A pause holds everything that shares a refused quota until an instant. One
+// refusal that many answers bring is one event: those to requests sent before
+// it began can only lengthen it.
+type pause struct {
+	until  time.Time // zero or past: none
+	manual bool      // asked for by the user: nothing shortens it but the user
+	open   bool      // resuming has been seen to
+
+	// A refusal without a hint holds its partition only as long as nothing
+	// else there succeeds.
+	doubtful bool
+	path     string // what was refused
+	tried    bool   // another path has been let through to see
+}
+
+// holds reports whether the pause still holds at now.
+func (p *pause) holds(now time.Time) bool { return now.Before(p.until) }
+
+// extend lengthens the pause to until, never shortening it; it reports
+// whether it did.
+func (p *pause) extend(until time.Time) bool {
+	if !until.After(p.until) {
+		return false
+	}
+	p.until, p.open = until, true
+	return true
+}
+
+// end ends the pause.
+func (p *pause) end() { *p = pause{} }
+
+// over reports, once, that a pause has run out.
+func (p *pause) over(now time.Time) bool {
+	if !p.open || p.holds(now) {
+		return false
+	}
+	p.end()
+	return true
+}
+
+// A backoff counts refusal events in a row.
+type backoff struct {
+	n     int       // events since the last accepted answer
+	began time.Time // when the latest event began
+}
+
+// event counts a refusal of a request sent at start, and reports whether it
+// is news or one more answer of an event already counted.
+func (b *backoff) event(now, start time.Time) bool {
+	if b.n > 0 && start.Before(b.began) {
+		return false
+	}
+	b.n++
+	b.began = now
+	return true
+}
+
+// wait is how long a refusal without a hint asks to wait after n in a row:
+// min·2ⁿ⁻¹ up to most, and up to a tenth longer, so that many clients do not
+// come back at once.
+func backoffWait(n int, least, most time.Duration) time.Duration {
+	d := least
+	for range n - 1 {
+		if d >= most/2 {
+			d = most
+			break
+		}
+		d *= 2
+	}
+	d = min(d, most)
+	return d + jitter(d/10)
+}
+
+// pauseJitter is how much later than a server asked its pause ends: at most a
+// tenth of it, and at most a second.
+func pauseJitter(d time.Duration) time.Duration { return jitter(min(d/10, time.Second)) }
+
+func jitter(most time.Duration) time.Duration {
+	if most <= 0 {
+		return 0
+	}
+	return rand.N(most)
+}

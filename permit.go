@@ -1,0 +1,192 @@
+package heed
+
+import (
+	"io"
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+// A Permit is leave to send one request, from [Registry.Acquire]. Whoever
+// holds one must end it with Release, or with Cancel where the request was
+// not sent. All methods may be called from any goroutine, and twice.
+type Permit struct {
+	p       *partition // nil: the origin is unlimited, and the permit counts nothing
+	start   time.Time
+	path    string
+	number  uint64
+	attempt int
+	serial  uint32 // of the opening it went under
+	waited  time.Duration
+
+	charges   []charge
+	inline    [3]charge // so that the usual few need no memory of their own
+	lastStart time.Time // the origin's, before this one
+	answered  bool
+	over      bool
+	retryAt   time.Time // refused without a hint: its own next try is not before this
+
+	older, younger *Permit // in the partition's flights
+
+	body    io.ReadCloser // the response's, once it came
+	length  int64         // its announced length; negative: not announced
+	counts  bool          // a policy counts its bytes
+	slots   bool          // its origin has slots that can run out
+	content atomic.Int64  // bytes of the request's and the response's content
+}
+
+// flights is the permits of a partition that are not over, oldest first.
+type flights struct {
+	oldest, youngest *Permit
+	len              int
+}
+
+func (f *flights) add(pm *Permit) {
+	pm.older = f.youngest
+	if f.youngest == nil {
+		f.oldest = pm
+	} else {
+		f.youngest.younger = pm
+	}
+	f.youngest = pm
+	f.len++
+}
+
+func (f *flights) remove(pm *Permit) {
+	if pm.older == nil {
+		f.oldest = pm.younger
+	} else {
+		pm.older.younger = pm.younger
+	}
+	if pm.younger == nil {
+		f.youngest = pm.older
+	} else {
+		pm.younger.older = pm.older
+	}
+	pm.older, pm.younger = nil, nil
+	f.len--
+}
+
+// Observe learns from the answer's status and fields, and reports what they
+// say. Where the answer is a refusal with a problem document, it looks at that
+// too and puts the body back. Observe does not end the permit: its request is
+// in flight until [Permit.Release].
+func (pm *Permit) Observe(resp *http.Response) Announcement {
+	now := time.Now()
+	if pm.p == nil {
+		return ParseAnnouncement(resp, now)
+	}
+	a := parse(pm.p.origin.name, resp, now, pm.p.origin.reg.config.Dialects)
+	pm.learn(now, resp.StatusCode, &a)
+	return a
+}
+
+// Learn takes in limits or a refusal from anywhere else than a response's
+// status and fields: its body, a stream, a message out of band. It can be
+// called at any time before or after Observe.
+func (pm *Permit) Learn(a Announcement) { pm.learn(time.Now(), 0, &a) }
+
+// learn is Observe's and Learn's common part; status 0 is no answer.
+func (pm *Permit) learn(now time.Time, status int, a *Announcement) {
+	if pm.p == nil {
+		return
+	}
+	o := pm.p.origin
+	o.mu.Lock()
+	defer o.unlock()
+	pm.p.hear(now, pm, status, a)
+	pm.p.wake(now)
+}
+
+// Remaining returns the least left over all policies, in their units, of what
+// has been announced or configured; -1 where nothing is known.
+func (pm *Permit) Remaining() int64 {
+	if pm.p == nil {
+		return -1
+	}
+	o := pm.p.origin
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return pm.p.remaining(time.Now())
+}
+
+// Release ends the permit: the request is over, its response's body read or
+// closed. Without Observe it means: sent, outcome unknown; what it took is
+// spent.
+func (pm *Permit) Release() { pm.end(false) }
+
+// Cancel ends the permit of a request that was never sent (a dial error,
+// say), and gives back what it took. After Observe it is Release.
+func (pm *Permit) Cancel() { pm.end(true) }
+
+func (pm *Permit) end(unsent bool) {
+	if pm.p == nil {
+		return
+	}
+	p, o := pm.p, pm.p.origin
+	now := time.Now()
+	o.mu.Lock()
+	defer o.unlock()
+	if pm.over {
+		return
+	}
+	pm.over = true
+	unsent = unsent && !pm.answered
+	for i := range pm.charges {
+		c := &pm.charges[i]
+		if unsent {
+			c.slot.refund(now, c)
+		} else {
+			c.slot.over(now, c, pm.bytes())
+		}
+	}
+	p.inFlight.remove(pm)
+	o.inFlight--
+	if !pm.answered {
+		pm.answered = true
+		p.unanswered--
+		p.opening.gone(pm.serial)
+	}
+	if !unsent {
+		o.lastEnd = now
+	} else if o.lastStart.Equal(pm.start) {
+		o.lastStart = pm.lastStart
+	}
+	p.touch(now)
+	p.wake(now)
+}
+
+// bytes is how much content the request and its response held, -1 where
+// nobody counted.
+func (pm *Permit) bytes() int64 {
+	if !pm.counts {
+		return -1
+	}
+	return pm.content.Load()
+}
+
+// needs reports whether a policy counts the request's bytes, and whether its
+// origin has slots that can run out.
+func (pm *Permit) needs() (counts, slots bool) {
+	if pm.p == nil {
+		return false, false
+	}
+	return pm.counts, pm.slots
+}
+
+// ownRetryAt is the instant before which a refused request is not to be tried
+// again, whatever the limits it shares say; zero: none.
+func (pm *Permit) ownRetryAt() time.Time {
+	o := pm.p.origin
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return pm.retryAt
+}
+
+// backoffs are the shortest and the longest wait without a hint.
+func (pm *Permit) backoffs() (least, most time.Duration) {
+	o := pm.p.origin
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.limits.MinBackoff, o.limits.MaxBackoff
+}

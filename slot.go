@@ -1,0 +1,245 @@
+package heed
+
+import (
+	"math"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// A Source says where a policy comes from.
+type Source int
+
+const (
+	SourceAnnounced  Source = iota + 1 // the origin announced it
+	SourceConfigured                   // the user set it
+	SourceLearned                      // inferred from refusals
+)
+
+func (s Source) String() string {
+	switch s {
+	case SourceAnnounced:
+		return "announced"
+	case SourceConfigured:
+		return "configured"
+	case SourceLearned:
+		return "learned"
+	}
+	return "unknown"
+}
+
+// MarshalText encodes s as the text of [Source.String].
+func (s Source) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// A slot is one policy of one partition at work: how many units are left
+// until when, and how fast they may go. It knows time only as an argument,
+// and no HTTP.
+type slot struct {
+	policy Policy // Unit is set
+	source Source
+
+	ledger ledger        // announced: what answers said; configured: own use
+	bucket *rate.Limiter // where it is a token bucket
+	plan   plan          // how its units are spread over the window
+	demand demand        // how fast requests for it come
+
+	inFlight  int64     // units of requests whose bodies are not over yet
+	lastSaid  time.Time // announced: when last
+	estimate  int64     // content-bytes: what a request is taken to cost
+	resetSaid time.Time // as announced, for show
+}
+
+func newSlot(p Policy, s Source) *slot {
+	sl := &slot{policy: p, source: s}
+	sl.resize(p)
+	return sl
+}
+
+// resize changes a slot's quota and window while its books go on.
+func (s *slot) resize(p Policy) {
+	s.policy = p
+	if s.source != SourceConfigured || p.Burst <= 0 || p.Window <= 0 {
+		s.bucket = nil
+		return
+	}
+	perSecond := rate.Limit(float64(p.Quota) / p.Window.Seconds())
+	s.bucket = rate.NewLimiter(perSecond, int(min(p.Burst, math.MaxInt32)))
+}
+
+// enforced reports whether the slot bounds anything: units nobody can count
+// on this side are only shown.
+func (s *slot) enforced() bool {
+	switch s.policy.Unit {
+	case UnitRequests, UnitContentBytes, UnitConcurrentRequests:
+		return true
+	}
+	return false
+}
+
+// most is the largest number of units one request can take of the slot:
+// whoever asks for more waits for the whole quota.
+func (s *slot) most() int64 {
+	switch {
+	case s.bucket != nil:
+		return s.policy.Burst
+	case s.policy.Quota > 0:
+		return s.policy.Quota
+	}
+	return unlimited
+}
+
+// free returns now if n units may be taken, else the instant from which they
+// may, as far as is known now; false where that depends on requests in flight.
+// n may exceed a quota: units for those ahead in a queue are counted in.
+func (s *slot) free(now time.Time, n int64) (time.Time, bool) {
+	p := &s.policy
+	switch {
+	case p.Unit == UnitConcurrentRequests:
+		if s.inFlight+n <= p.Quota || n == 0 {
+			return now, true
+		}
+		return time.Time{}, false
+	case n == 0:
+		return now, true
+	case s.bucket != nil:
+		if missing := float64(n) - s.bucket.TokensAt(now); missing > 0 {
+			// Round up: a nanosecond early is early.
+			return now.Add(time.Duration(math.Ceil(missing/float64(s.bucket.Limit())*1e9)) + 1), true
+		}
+		return now, true
+	case s.source == SourceConfigured:
+		return s.freeConfigured(now, n)
+	}
+	return s.ledger.free(now, n, p)
+}
+
+func (s *slot) freeConfigured(now time.Time, n int64) (time.Time, bool) {
+	p := &s.policy
+	var cycles time.Duration
+	if n > p.Quota { // those ahead take whole windows first
+		cycles = time.Duration((n - 1) / p.Quota)
+		n -= int64(cycles) * p.Quota
+	}
+	missing := s.ledger.own.used(now, p.Window) + n - p.Quota
+	at, known := s.ledger.own.back(now, missing, p.Window)
+	if !known {
+		if cycles == 0 {
+			return time.Time{}, false
+		}
+		at = now
+	}
+	return at.Add(cycles * p.Window), true
+}
+
+// take takes n units for a request that starts now.
+func (s *slot) take(now time.Time, n int64) charge {
+	c := charge{slot: s, n: n}
+	s.inFlight += n
+	switch {
+	case s.policy.Unit == UnitConcurrentRequests:
+	case s.bucket != nil:
+		s.bucket.AllowN(now, int(n))
+	default:
+		c.answered, c.epoch = s.ledger.take(n)
+	}
+	return c
+}
+
+// refund undoes take for a request that was not sent, or cost nothing.
+func (s *slot) refund(now time.Time, c *charge) {
+	s.inFlight -= c.n
+	if c.settled {
+		return
+	}
+	c.settled = true
+	switch {
+	case s.policy.Unit == UnitConcurrentRequests:
+	case s.bucket != nil:
+		s.bucket.AllowN(now, -int(c.n)) // gives back; never above the burst
+	default:
+		s.ledger.refund(c)
+	}
+}
+
+// settle says that c's answer came, or will not, and said nothing of this policy.
+func (s *slot) settle(now time.Time, c *charge) {
+	if c.settled {
+		return
+	}
+	c.settled = true
+	if s.policy.Unit != UnitConcurrentRequests && s.bucket == nil {
+		s.ledger.settle(now, c, &s.policy)
+	}
+}
+
+// over says that c's request is over, bodies and all; bytes is what they held.
+func (s *slot) over(now time.Time, c *charge, bytes int64) {
+	s.settle(now, c)
+	s.inFlight -= c.n
+	if s.policy.Unit == UnitContentBytes && bytes >= 0 {
+		s.ledger.correct(now, c, bytes, &s.policy)
+		s.estimate = max(bytes, s.estimate-s.estimate/8)
+	}
+}
+
+// correct replaces an estimate of bytes by what they were.
+func (l *ledger) correct(now time.Time, c *charge, n int64, p *Policy) {
+	more := n - c.n
+	if c.epoch == l.epoch {
+		l.left -= more
+		l.inEpoch += more
+	}
+	l.sent += more
+	l.answered += more
+	l.own.inFlight += more
+	l.own.done(now, more, p.Quota, p.Window)
+}
+
+// turn begins a new window where the present one is over; it reports whether
+// requests need to be confirmed by answers from then on.
+func (s *slot) turn(now time.Time) (probe bool) {
+	if s.source != SourceAnnounced {
+		return false
+	}
+	return s.ledger.turn(now, &s.policy)
+}
+
+// remaining returns how many units may be sent now; -1: unknown.
+func (s *slot) remaining(now time.Time) int64 {
+	p := &s.policy
+	switch {
+	case p.Unit == UnitConcurrentRequests:
+		return max(p.Quota-s.inFlight, 0)
+	case s.bucket != nil:
+		return max(int64(s.bucket.TokensAt(now)), 0)
+	case s.source == SourceConfigured:
+		return max(p.Quota-s.ledger.own.used(now, p.Window), 0)
+	case !s.ledger.stated && p.Quota == 0:
+		return -1
+	}
+	return max(s.ledger.room(now, p), 0)
+}
+
+// rest returns the instant by which the slot is as if it had never been used.
+func (s *slot) rest(now time.Time) time.Time {
+	p := &s.policy
+	switch {
+	case p.Unit == UnitConcurrentRequests:
+		return now
+	case s.bucket != nil:
+		at, _ := s.free(now, p.Burst)
+		return at
+	}
+	at := s.ledger.own.rest(p.Window)
+	if u := s.ledger.until(); u.After(at) {
+		at = u
+	}
+	return at
+}
+
+// faded reports whether an announced policy has not been announced for so
+// long that it no longer holds (its window has passed).
+func (s *slot) faded(now time.Time) bool {
+	return s.source == SourceAnnounced && s.inFlight == 0 && now.Sub(s.lastSaid) > s.policy.Window &&
+		!now.Before(s.ledger.until())
+}

@@ -1,0 +1,161 @@
+package heed
+
+import (
+	"math"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// A plan spreads what is left of one policy over what is left of its window.
+type plan struct {
+	from  time.Time // zero: no plan, every request may go as it comes
+	to    time.Time // the reset it was made for
+	units float64   // left at from
+	rate  float64   // units per second
+}
+
+// demand counts requests over a tenth of a policy's window: long enough not
+// to take a short burst for a lasting one, short enough to see one that lasts
+// before it has used up the quota.
+type demand struct {
+	start     time.Time
+	now, last int64
+}
+
+func (d *demand) add(now time.Time, n int64, span time.Duration) {
+	d.roll(now, span)
+	d.now += n
+}
+
+func (d *demand) roll(now time.Time, span time.Duration) {
+	switch age := now.Sub(d.start); {
+	case age >= 2*span:
+		d.start, d.now, d.last = now, 0, 0
+	case age >= span:
+		d.start, d.now, d.last = d.start.Add(span), 0, d.now
+	}
+}
+
+// over returns how much is wanted in a span of time to come at the present pace.
+func (d *demand) over(now time.Time, span, ahead time.Duration) float64 {
+	d.roll(now, span)
+	carried := 1 - float64(now.Sub(d.start))/float64(span)
+	return (float64(d.now) + float64(d.last)*carried) * float64(ahead) / float64(span)
+}
+
+// span is the time over which demand for a slot is measured.
+func (s *slot) span(now time.Time) time.Duration {
+	w := s.policy.Window
+	if w == 0 {
+		w = s.ledger.until().Sub(now)
+	}
+	return max(w/10, time.Millisecond)
+}
+
+// pace returns how many units per second may go so that they last for the
+// window, +Inf where that is no question. waiting are the units asked for by
+// those in the queue.
+func (s *slot) pace(now time.Time, waiting int64, sm *Smoothing) float64 {
+	p := &s.policy
+	if sm.Off || p.Unit == UnitConcurrentRequests || s.bucket != nil {
+		return math.Inf(1)
+	}
+	end := s.ledger.until()
+	left := float64(s.remaining(now))
+	if s.source == SourceConfigured || end.IsZero() {
+		if p.Window == 0 || p.Quota == 0 {
+			return math.Inf(1)
+		}
+		// No reset to plan for: the window slides along.
+		if !s.paced(now, p.Window, float64(waiting), left, sm) {
+			s.plan = plan{}
+			return math.Inf(1)
+		}
+		s.plan.from = now
+		return sm.Velocity * float64(p.Quota) / p.Window.Seconds()
+	}
+	ahead := end.Sub(now)
+	if ahead <= 0 || left <= 0 || left >= unlimited {
+		return math.Inf(1) // the ledger decides alone
+	}
+	if !s.paced(now, ahead, float64(waiting), left, sm) {
+		s.plan = plan{}
+		return math.Inf(1)
+	}
+	off := left - (s.plan.units - s.plan.rate*now.Sub(s.plan.from).Seconds())
+	slack := max(2*s.plan.rate*micro(sm, p.Window).Seconds(), s.plan.units/10, 2)
+	if s.plan.from.IsZero() || math.Abs(off) > slack || end.Sub(s.plan.to).Abs() > time.Second {
+		s.plan = plan{from: now, to: end, units: left, rate: sm.Velocity * left / ahead.Seconds()}
+	}
+	return s.plan.rate
+}
+
+// paced reports whether demand would outrun what is left before the time
+// ahead is over. Once it has, half of that keeps it so.
+func (s *slot) paced(now time.Time, ahead time.Duration, waiting, left float64, sm *Smoothing) bool {
+	if sm.Strict || sm.Velocity < 1 {
+		return true
+	}
+	want := waiting + s.demand.over(now, s.span(now), ahead)
+	if !s.plan.from.IsZero() {
+		want *= 2
+	}
+	return want > left
+}
+
+// micro is the length of a micro-interval within a window.
+func micro(sm *Smoothing, window time.Duration) time.Duration {
+	if window <= 0 {
+		return sm.Interval
+	}
+	return min(sm.Interval, window/10)
+}
+
+// A smoother spreads the requests of one partition as the policy that binds
+// most asks for.
+type smoother struct {
+	limiter *rate.Limiter // nil: off
+	policy  string        // whose pace it keeps
+}
+
+// set makes the smoother keep to a pace in units per second, in bunches of at
+// most one micro-interval's worth.
+func (m *smoother) set(now time.Time, pace float64, interval time.Duration, policy string) {
+	m.policy = policy
+	if math.IsInf(pace, 1) {
+		m.limiter = nil
+		return
+	}
+	burst := max(int(pace*interval.Seconds()), 1)
+	if m.limiter == nil {
+		m.limiter = rate.NewLimiter(rate.Limit(pace), burst)
+		m.limiter.AllowN(now, 0)
+		return
+	}
+	if m.limiter.Limit() != rate.Limit(pace) {
+		m.limiter.SetLimitAt(now, rate.Limit(pace))
+	}
+	if m.limiter.Burst() != burst {
+		m.limiter.SetBurstAt(now, burst)
+	}
+}
+
+// free returns now if n units may go, else the instant from which they may.
+// More than a bunch at once goes when a whole bunch may.
+func (m *smoother) free(now time.Time, n int64) time.Time {
+	if m.limiter == nil || n == 0 {
+		return now
+	}
+	missing := float64(min(n, int64(m.limiter.Burst()))) - m.limiter.TokensAt(now)
+	if missing <= 0 {
+		return now
+	}
+	return now.Add(time.Duration(math.Ceil(missing/float64(m.limiter.Limit())*1e9)) + 1)
+}
+
+func (m *smoother) take(now time.Time, n int64) {
+	if m.limiter != nil && n > 0 {
+		m.limiter.AllowN(now, int(min(n, int64(m.limiter.Burst()))))
+	}
+}

@@ -1,0 +1,136 @@
+package heed
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// An OriginState is what a [Registry] knows of one origin, as plain data.
+// Durations are in nanoseconds, as encoding/json writes them.
+type OriginState struct {
+	Origin      string           `json:"origin"`
+	Partitions  []PartitionState `json:"partitions"`
+	InFlight    int              `json:"in_flight"`             // requests whose bodies are not over
+	Waiting     int              `json:"waiting"`               // requests that wait for leave
+	Waited      time.Duration    `json:"waited"`                // in all, by requests admitted since
+	Paused      time.Duration    `json:"paused,omitempty"`      // how much longer the whole origin is paused
+	PauseCause  string           `json:"pause_cause,omitempty"` // "manual" or "refused"
+	Refusals    int64            `json:"refusals"`              // answers that turned a request away
+	Held        time.Duration    `json:"held,omitempty"`        // how long the request longest in flight has been
+	HeldBy      string           `json:"held_by,omitempty"`     // the path it asks for
+	Unlimited   bool             `json:"unlimited,omitempty"`   // heed steps aside
+	LastUsedAgo time.Duration    `json:"last_used_ago"`         // since a request was last seen
+	Partitioned int              `json:"partitioned,omitempty"` // partitions ever seen, where more than are listed
+}
+
+// A PartitionState is the state of one credential's quota at an origin. It
+// does not say which credential.
+type PartitionState struct {
+	Partition  int           `json:"partition"` // in the order in which they were first seen, from 0
+	Policies   []PolicyState `json:"policies"`
+	InFlight   int           `json:"in_flight"`
+	Waiting    int           `json:"waiting"`
+	Waited     time.Duration `json:"waited"`
+	Paused     time.Duration `json:"paused,omitempty"`
+	PauseCause string        `json:"pause_cause,omitempty"`
+	Refusals   int64         `json:"refusals"`
+	Opening    int           `json:"opening,omitempty"` // requests that may be unanswered while it is being found out what is allowed; 0: no such bound
+	Cap        int           `json:"cap,omitempty"`     // requests that may be unanswered because the server is short of capacity
+	Degraded   bool          `json:"degraded,omitempty"`
+}
+
+// A PolicyState is the state of one policy.
+type PolicyState struct {
+	Name      string        `json:"name"`
+	Source    Source        `json:"source"` // announced, configured or learned
+	Unit      Unit          `json:"unit"`
+	Quota     int64         `json:"quota"`            // 0: not said
+	Window    time.Duration `json:"window,omitempty"` // 0: not said
+	Burst     int64         `json:"burst,omitempty"`
+	Used      int64         `json:"used"`            // as far as heed knows
+	Remaining int64         `json:"remaining"`       // -1: unknown
+	Reset     time.Duration `json:"reset,omitempty"` // until there is more; 0: not known, or now
+	Pace      float64       `json:"pace,omitempty"`  // units per second that requests are spread to; 0: they are not
+}
+
+// Snapshot returns the state of every origin, sorted by origin.
+func (r *Registry) Snapshot() []OriginState {
+	r.init()
+	now := time.Now()
+	r.sweep(now)
+	states := make([]OriginState, 0, 16)
+	for _, o := range r.all() {
+		o.mu.Lock()
+		if !o.gone {
+			states = append(states, o.state(now))
+		}
+		o.mu.Unlock()
+	}
+	slices.SortFunc(states, func(a, b OriginState) int { return cmp.Compare(a.Origin, b.Origin) })
+	return states
+}
+
+func (o *origin) state(now time.Time) OriginState {
+	s := OriginState{
+		Origin: o.name, Partitions: make([]PartitionState, 0, len(o.partitions)), InFlight: o.inFlight, Waiting: o.waiting, Waited: o.waited,
+		Unlimited: o.limits.Unlimited, LastUsedAgo: now.Sub(o.lastUsed),
+	}
+	s.Paused, s.PauseCause = o.pause.state(now)
+	if o.created > len(o.partitions) {
+		s.Partitioned = o.created
+	}
+	for _, p := range o.partitions {
+		s.Partitions = append(s.Partitions, p.state(now))
+		s.Refusals += p.refusals
+		if pm := p.inFlight.oldest; pm != nil && now.Sub(pm.start) >= s.Held {
+			s.Held, s.HeldBy = now.Sub(pm.start), pm.path
+		}
+	}
+	slices.SortFunc(s.Partitions, func(a, b PartitionState) int { return cmp.Compare(a.Partition, b.Partition) })
+	return s
+}
+
+func (p *partition) state(now time.Time) PartitionState {
+	s := PartitionState{
+		Partition: p.number, Policies: make([]PolicyState, 0, len(p.slots)), InFlight: p.inFlight.len, Waiting: p.queue.len + len(p.parked),
+		Waited: p.waited, Refusals: p.refusals, Opening: p.opening.limit, Cap: int(p.cap.limit),
+	}
+	s.Paused, s.PauseCause = p.pause.state(now)
+	for _, sl := range p.slots {
+		s.Policies = append(s.Policies, sl.state(now))
+	}
+	return s
+}
+
+func (p *pause) state(now time.Time) (time.Duration, string) {
+	switch {
+	case !p.holds(now):
+		return 0, ""
+	case p.manual:
+		return p.until.Sub(now), "manual"
+	}
+	return p.until.Sub(now), "refused"
+}
+
+func (s *slot) state(now time.Time) PolicyState {
+	p := &s.policy
+	st := PolicyState{
+		Name: p.Name, Source: s.source, Unit: p.Unit, Quota: p.Quota, Window: p.Window, Burst: p.Burst,
+		Remaining: s.remaining(now), Pace: s.plan.rate,
+	}
+	if p.Quota > 0 && st.Remaining >= 0 {
+		st.Used = max(p.Quota-st.Remaining, 0)
+	}
+	if !s.enforced() {
+		st.Used, st.Remaining = 0, -1
+	}
+	reset := s.ledger.until()
+	if s.source == SourceConfigured {
+		reset, _ = s.ledger.own.back(now, 1, p.Window)
+	}
+	if reset.After(now) {
+		st.Reset = reset.Sub(now)
+	}
+	return st
+}

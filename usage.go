@@ -1,0 +1,92 @@
+package heed
+
+import "time"
+
+// usage remembers the units this process took from a window, and when each
+// comes back: one window after its answer, because only by then must the
+// origin have counted it, however late it arrived there. As long as no more
+// than the quota is in use, every window of that length holds at most the
+// quota, sliding ones included.
+//
+// Small quotas are remembered unit by unit. Above exactUnits, uses within a
+// hundredth of the window of each other come back together with the last of
+// them, so that memory does not grow with the quota.
+type usage struct {
+	inFlight int64
+	logged   int64 // sum over log
+	log      []use // oldest first
+}
+
+type use struct {
+	first, last time.Time
+	n           int64
+}
+
+const exactUnits = 100
+
+func (u *usage) take(n int64)   { u.inFlight += n }
+func (u *usage) refund(n int64) { u.inFlight -= n }
+
+// done moves n units from in flight to the log.
+func (u *usage) done(now time.Time, n, quota int64, window time.Duration) {
+	u.inFlight -= n
+	if n <= 0 || window <= 0 {
+		return
+	}
+	u.expire(now, window)
+	u.logged += n
+	if k := len(u.log); k > 0 {
+		l := &u.log[k-1]
+		if now.Equal(l.last) || quota > exactUnits && now.Sub(l.first) <= window/exactUnits {
+			l.last, l.n = now, l.n+n
+			return
+		}
+	}
+	u.log = append(u.log, use{now, now, n})
+}
+
+func (u *usage) expire(now time.Time, window time.Duration) {
+	i := 0
+	for i < len(u.log) && now.Sub(u.log[i].last) >= window {
+		u.logged -= u.log[i].n
+		i++
+	}
+	switch {
+	case i == 0:
+	case i == len(u.log):
+		u.log = u.log[:0]
+		if cap(u.log) > 2*exactUnits {
+			u.log = nil
+		}
+	default:
+		u.log = u.log[:copy(u.log, u.log[i:])]
+	}
+}
+
+// used returns the units that are in flight or have not come back yet.
+func (u *usage) used(now time.Time, window time.Duration) int64 {
+	u.expire(now, window)
+	return u.inFlight + u.logged
+}
+
+// back returns the instant at which n more units will have come back, as far
+// as the log tells; false where that depends on requests still in flight.
+func (u *usage) back(now time.Time, n int64, window time.Duration) (time.Time, bool) {
+	if n <= 0 {
+		return now, true
+	}
+	for _, e := range u.log {
+		if n -= e.n; n <= 0 {
+			return e.last.Add(window), true
+		}
+	}
+	return time.Time{}, false
+}
+
+// rest returns the instant by which all units have come back.
+func (u *usage) rest(window time.Duration) time.Time {
+	if k := len(u.log); k > 0 {
+		return u.log[k-1].last.Add(window)
+	}
+	return time.Time{}
+}
