@@ -178,9 +178,9 @@ func TestConcurrencyIsHeldFromArrivalToDelivery(t *testing.T) {
 				t.Errorf("the fourth: %d", s)
 			}
 		})
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		wg.Go(func() {
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			if s := answer(); s != 200 {
 				t.Errorf("after the three: %d", s)
 			}
@@ -394,7 +394,7 @@ func TestForetoldVerdictsComeTrue(t *testing.T) {
 						if o.WouldAccept("", time.Now()) || accept() {
 							t.Fatalf("%+v: accepted before the earliest instant", config)
 						}
-						time.Sleep(1)
+						time.Sleep(time.Nanosecond)
 					}
 					if !o.WouldAccept("", first) || !accept() {
 						t.Fatalf("%+v: refused at the earliest instant", config)

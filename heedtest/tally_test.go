@@ -29,6 +29,7 @@ func TestEarly(t *testing.T) {
 		{"and no more", Config{Policies: one}, []time.Duration{0, 5100 * ms}, 0, 0},
 		{"before the answer is there one cannot know", Config{Policies: one}, []time.Duration{0, 99 * ms}, 0, 0},
 		{"nor at the very instant", Config{Policies: one}, []time.Duration{0, 100 * ms}, 0, 0},
+		{"however many come while it is on its way", Config{Policies: one}, []time.Duration{0, 10 * ms, 20 * ms, 99 * ms}, 0, 0},
 		{"a nanosecond later one can", Config{Policies: one}, []time.Duration{0, 100*ms + 1}, 1, 1},
 		{"t rounded up counts as announced", Config{Policies: []Policy{{Quota: 1, Window: 4001 * ms}}}, []time.Duration{0, 5100*ms - 1}, 1, 1},
 		{"t cut to 0 names nothing", Config{Policies: one, Rounding: RoundZero}, []time.Duration{0, 2000 * ms}, 0, 0},
