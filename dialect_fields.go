@@ -80,13 +80,13 @@ func ordinary(name string) bool {
 }
 
 // speaksOfLimits reports whether a word of a field's canonical name begins with
-// Limit, Quota, Rate, Remain, Retry, Usage or Mbx.
+// Concurren(t), Limit, Mbx, Quota, Rate, Remain, Retry, Usage or Used.
 func speaksOfLimits(name string) bool {
 	for i := 0; i+3 < len(name); i++ {
 		switch c := name[i]; c { // capitals begin a word
-		case 'L', 'M', 'Q', 'R', 'U':
+		case 'C', 'L', 'M', 'Q', 'R', 'U':
 			switch name[i : i+4] {
-			case "Limi", "Mbx-", "Quot", "Rate", "Rema", "Retr", "Usag":
+			case "Conc", "Limi", "Mbx-", "Quot", "Rate", "Rema", "Retr", "Usag", "Used":
 				return true
 			}
 		}
@@ -168,7 +168,7 @@ func indexDialects(table []Dialect) *dialectIndex {
 		for j := range d.Quotas {
 			q := &d.Quotas[j]
 			order++
-			if len(d.Origins) > 0 || d.Sign != "" {
+			if !d.anywhere() {
 				continue
 			}
 			for r := range numRoles {
@@ -203,6 +203,12 @@ func originHost(origin string) string {
 		origin = origin[:i]
 	}
 	return origin
+}
+
+// anywhere reports whether a dialect may be spoken by anybody who sends its
+// fields.
+func (d *Dialect) anywhere() bool {
+	return d.Anywhere || len(d.Origins) == 0 && d.Sign == ""
 }
 
 // spokenAt reports whether one of a dialect's Origins covers an origin.

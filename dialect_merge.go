@@ -29,7 +29,7 @@ func (r *dialectReader) state(g *quotaGroup, p Policy, l ServiceLimit) {
 // add adds a quota to the announcement, unless it is there already: stated by
 // the IETF fields, or by another dialect under the same name.
 func (r *dialectReader) add(d *Dialect, p Policy, l ServiceLimit) {
-	if p.Quota < 0 && l.Remaining < 0 && l.Reset < 0 && l.Used == 0 {
+	if p.Quota < 0 && l.Remaining < 0 && l.Reset < 0 && l.Used == 0 || len(p.Name) > maxNameLen {
 		return
 	}
 	if r.addToIETF(&p, &l) {

@@ -32,9 +32,7 @@ func readDialects(origin string, status int, h http.Header, fields []string, bod
 		r.ref = now
 	}
 	for i := range own {
-		if d := &own[i]; d.spokenAt(origin) || len(d.Origins) == 0 {
-			r.readOwn(d, uint16(i))
-		}
+		r.readOwn(&own[i], origin, uint16(i)<<6)
 	}
 	r.own = len(r.spoken)
 	r.readKnown(knownDialects, origin)
@@ -99,13 +97,11 @@ func (r *dialectReader) speaks(d *Dialect) bool {
 	return true
 }
 
-// readOwn looks for the fields of a user's dialect, whatever their names.
-func (r *dialectReader) readOwn(d *Dialect, order uint16) {
-	found := d.Sign != "" && len(r.h.Values(d.Sign)) > 0
-	if len(d.Origins) == 0 && d.Sign != "" && !found {
-		return
-	}
-	if r.readQuotas(d, order, true) || found || len(d.Origins) > 0 {
+// readOwn looks for the fields of a user's dialect, whatever their names, if it
+// is spoken here.
+func (r *dialectReader) readOwn(d *Dialect, origin string, order uint16) {
+	here := d.spokenAt(origin) || d.Sign != "" && len(r.h.Values(d.Sign)) > 0
+	if (here || d.anywhere()) && r.readQuotas(d, order, true) || here {
 		r.speaks(d)
 	}
 }
@@ -292,8 +288,11 @@ func (r *dialectReader) emit(g *quotaGroup) {
 	l := ServiceLimit{Remaining: -1, Reset: -1}
 	if g.dim != "" {
 		dim := strings.ToLower(g.dim)
-		if name == "" {
-			name = dim
+		switch {
+		case name == "":
+			name = strings.TrimPrefix(dim, "x-")
+		case strings.Contains(name, "*"):
+			name = strings.Replace(name, "*", dim, 1)
 		}
 		if unit == "" {
 			unit = wordUnit(dim)
@@ -351,7 +350,7 @@ func (r *dialectReader) emit(g *quotaGroup) {
 			l.Remaining = max(0, p.Quota-used)
 		}
 	}
-	if strings.IndexByte(limit, '=') >= 0 && name == "" {
+	if name == "" && g.name[roleLimit] != fieldLimit && len(limit) <= maxValue && strings.IndexByte(limit, '=') >= 0 {
 		r.emitList(&p, limit)
 	}
 	r.state(g, p, l)
@@ -396,7 +395,11 @@ func setRefill(p *Policy, rate float64) {
 // The first of them with that quota becomes p.
 func (r *dialectReader) emitList(p *Policy, list string) {
 	found := false
+	items := 0
 	for item := range strings.SplitSeq(list, ",") {
+		if items++; items > maxPolicies {
+			return
+		}
 		n, ok := parseCount(item)
 		if !ok {
 			continue
