@@ -114,11 +114,12 @@ func parseDelay(s string, unit time.Duration) (time.Duration, bool) {
 	if !ok || rest != "" || n.neg || n.whole > maxDelay*int64(time.Second/unit) {
 		return 0, false
 	}
-	if n.whole >= math.MaxInt64/int64(unit) {
+	part := n.nanos * int64(unit/time.Millisecond) // the fraction, in 1e-12 s
+	ns := (part + 999) / 1000
+	if n.whole > (math.MaxInt64-ns)/int64(unit) {
 		return math.MaxInt64, true
 	}
-	part := n.nanos * int64(unit/time.Millisecond) // in units of 1e-12 s
-	return time.Duration(n.whole)*unit + time.Duration((part+999)/1000), true
+	return time.Duration(n.whole)*unit + time.Duration(ns), true
 }
 
 func parseGoDuration(s string, _ time.Time) (time.Duration, bool) {
