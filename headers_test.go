@@ -175,16 +175,19 @@ func TestIETFFields(t *testing.T) {
 		{"a limit that is no policy's", []string{"RateLimit-Limit: 8, 10;w=1", "RateLimit-Remaining: 7", "RateLimit-Reset: 1"}, []Policy{policy("10;w=1", 10, 1), policy("", 8, 0)}, []ServiceLimit{limit("", 7, 1)}, "ietf-06"},
 		{"the reset tells the windows apart", []string{policies + "100;w=60, 100;w=3600, 100;w=86400", "RateLimit-Limit: 100", "RateLimit-Remaining: 60", "RateLimit-Reset: 3000"},
 			[]Policy{policy("100;w=60", 100, 60), policy("100;w=3600", 100, 3600), policy("100;w=86400", 100, 86400)}, []ServiceLimit{limit("100;w=3600", 60, 3000)}, "ietf-06"},
+		{"the shortest window the reset fits into", []string{policies + "100;w=86400, 100;w=3600, 100;w=60, 100;w=7200", "RateLimit-Limit: 100", "RateLimit-Remaining: 60", "RateLimit-Reset: 3000"},
+			[]Policy{policy("100;w=86400", 100, 86400), policy("100;w=3600", 100, 3600), policy("100;w=60", 100, 60), policy("100;w=7200", 100, 7200)}, []ServiceLimit{limit("100;w=3600", 60, 3000)}, "ietf-06"},
 		{"a reset longer than all windows", []string{policies + "100;w=60, 100;w=3600", "RateLimit-Limit: 100", "RateLimit-Remaining: 60", "RateLimit-Reset: 9000"},
 			[]Policy{policy("100;w=60", 100, 60), policy("100;w=3600", 100, 3600)}, []ServiceLimit{limit("100;w=3600", 60, 9000)}, "ietf-06"},
 		{"same policy again", []string{"RateLimit-Limit: 10, 10;w=1, 10;w=1", "RateLimit-Remaining: 9", "RateLimit-Reset: 1"}, []Policy{policy("10;w=1", 10, 1)}, []ServiceLimit{limit("10;w=1", 9, 1)}, "ietf-06"},
-		{"Docker Hub", []string{"RateLimit-Limit: 100;w=21600", "RateLimit-Remaining: 76;w=21600", "Docker-RateLimit-Source: 192.0.2.1"}, []Policy{policy("100;w=21600", 100, 21600)}, []ServiceLimit{limit("100;w=21600", 76, -1)}, "ietf-06"},
+		{"Docker Hub", []string{"RateLimit-Limit: 100;w=21600", "RateLimit-Remaining: 76;w=21600"}, []Policy{policy("100;w=21600", 100, 21600)}, []ServiceLimit{limit("100;w=21600", 76, -1)}, "ietf-06"},
 		{"Heroku", []string{"RateLimit-Remaining: 2400"}, nil, []ServiceLimit{limit("", 2400, -1)}, "ietf-06"},
 		{"an instant", []string{"Date: Tue, 02 Jun 2026 10:00:00 GMT", "RateLimit-Limit: 800", "RateLimit-Remaining: 799", "RateLimit-Reset: 1780394460"}, []Policy{policy("", 800, 0)}, []ServiceLimit{clockLimit("", 799, 60)}, "ietf-06"},
 		{"an instant of the server's clock", []string{"Date: Tue, 02 Jun 2026 09:00:00 GMT", "RateLimit-Limit: 800", "RateLimit-Remaining: 799", "RateLimit-Reset: 1780390860"}, []Policy{policy("", 800, 0)}, []ServiceLimit{clockLimit("", 799, 60)}, "ietf-06"},
 		{"a past instant", []string{"RateLimit-Limit: 800", "RateLimit-Remaining: 0", "RateLimit-Reset: 1580393717"}, []Policy{policy("", 800, 0)}, []ServiceLimit{clockLimit("", 0, 0)}, "ietf-06"},
 		{"a date", []string{"RateLimit-Limit: 800", "RateLimit-Remaining: 0", "RateLimit-Reset: 2026-06-02 10:01:00 UTC"}, []Policy{policy("", 800, 0)}, []ServiceLimit{clockLimit("", 0, 60)}, "ietf-06"},
 		{"several lines of each", []string{"RateLimit-Limit: 100", "RateLimit-Limit: 100", "RateLimit-Remaining: 7", "RateLimit-Remaining: 5", "RateLimit-Reset: 9", "RateLimit-Reset: 11"}, []Policy{policy("", 100, 0)}, []ServiceLimit{limit("", 5, 11)}, "ietf-06"},
+		{"several lines of each, the other way round", []string{"RateLimit-Limit: 100", "RateLimit-Remaining: 5", "RateLimit-Remaining: 7", "RateLimit-Reset: 11", "RateLimit-Reset: 9"}, []Policy{policy("", 100, 0)}, []ServiceLimit{limit("", 5, 11)}, "ietf-06"},
 		{"unknown remaining", []string{"RateLimit-Limit: 100", "RateLimit-Remaining: -1", "RateLimit-Reset: 9"}, []Policy{policy("", 100, 0)}, []ServiceLimit{limit("", -1, 9)}, "ietf-06"},
 		{"no numbers", []string{"RateLimit-Limit: many", "RateLimit-Remaining: some", "RateLimit-Reset: soon"}, nil, nil, ""},
 		{"negative reset", []string{"RateLimit-Limit: 100", "RateLimit-Remaining: 5", "RateLimit-Reset: -5"}, []Policy{policy("", 100, 0)}, []ServiceLimit{limit("", 5, -1)}, "ietf-06"},
@@ -210,6 +213,15 @@ func TestIETFFields(t *testing.T) {
 }
 
 func nonNil[T any](s []T) []T { return append([]T{}, s...) }
+
+// The dialects make more of such a field than the draft allows.
+func TestMalformedLimitStatesNothing(t *testing.T) {
+	var a Announcement
+	a.readIETF(fieldsOf("RateLimit-Limit: 100, 100;w=60, 5;W=1", "RateLimit-Remaining: 5"), testNow)
+	if len(a.Policies) != 0 || len(a.Limits) != 1 || a.Limits[0] != limit("", 5, -1) {
+		t.Errorf("got %+v", a)
+	}
+}
 
 // A quota stated in the draft's fields and in others is one quota.
 func TestQuotaInTwoFamiliesCountsOnce(t *testing.T) {

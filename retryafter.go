@@ -49,7 +49,8 @@ const (
 	maxValueLen = 256
 )
 
-// longest returns the longest time of those in a field. Retry-After is no list,
+// longest returns the longest time of those in a field, 0 where all of them are
+// past. Retry-After is no list,
 // but proxies add lines to those of an application, and join them.
 func longest(lines []string, ref time.Time, parse func(string, time.Time) (time.Duration, bool)) (d time.Duration, ok bool) {
 	add := func(s string) bool {
@@ -101,7 +102,7 @@ func parseRetryAfter(s string, ref time.Time) (time.Duration, bool) {
 	// Date says the second the answer was made in, not the instant: counted
 	// from its beginning the wait comes out too long by what had passed of it,
 	// never too short.
-	return max(0, t.Sub(ref)), true
+	return t.Sub(ref), true
 }
 
 func parseMilliseconds(s string, _ time.Time) (time.Duration, bool) {
