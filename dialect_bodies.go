@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -41,6 +42,7 @@ func stackExchangeBody(status int, _ http.Header, body []byte) (Announcement, bo
 		Max       *int64 `json:"quota_max"`
 		Remaining *int64 `json:"quota_remaining"`
 		ErrorName string `json:"error_name"`
+		Message   string `json:"error_message"`
 	}
 	if json.Unmarshal(body, &wrapper) != nil {
 		return Announcement{}, false
@@ -55,7 +57,15 @@ func stackExchangeBody(status int, _ http.Header, body []byte) (Announcement, bo
 	if wrapper.Remaining != nil && *wrapper.Remaining >= 0 {
 		a.Limits = []ServiceLimit{{Policy: "daily", Remaining: *wrapper.Remaining, Reset: -1}}
 	}
-	a.Refused = status >= 400 && wrapper.ErrorName == "throttle_violation"
+	if a.Refused = status >= 400 && wrapper.ErrorName == "throttle_violation"; a.Refused {
+		// "too many requests from this IP, more requests available in 60 seconds"
+		if _, in, ok := strings.Cut(wrapper.Message, "available in "); ok {
+			if n, _, ok := scanDecimal(in); ok && !n.neg {
+				d, _ := n.duration(time.Second)
+				a.RetryAfter = max(a.RetryAfter, d)
+			}
+		}
+	}
 	return a, a.RetryAfter > 0 || a.Refused || len(a.Policies) > 0 || len(a.Limits) > 0
 }
 
@@ -113,4 +123,55 @@ func shopifyGraphQLBody(status int, _ http.Header, body []byte) (Announcement, b
 // fillTime is how long a bucket takes for so many units at so many a second.
 func fillTime(units, rate float64) time.Duration {
 	return time.Duration(min(max(0, units)/rate*1e9, float64(maxSpan)))
+}
+
+// bodyDialects returns the dialects spoken at an origin that want to see the
+// beginning of every body, own ones first.
+func bodyDialects(origin string, own []Dialect) []*Dialect {
+	var all []*Dialect
+	for i := range own {
+		if d := &own[i]; d.Body != nil && (d.spokenAt(origin) || len(d.Origins) == 0) {
+			all = append(all, d)
+		}
+	}
+	knownDialects.at(origin, func(d *Dialect) {
+		if d.Body != nil {
+			all = append(all, d)
+		}
+	})
+	return all
+}
+
+// wantsBody reports whether what a response with this status means depends on
+// the beginning of its body, as a dialect's refusals do.
+func wantsBody(origin string, status int, h http.Header, own []Dialect) bool {
+	if status < 400 {
+		return false
+	}
+	wants := func(d *Dialect) bool {
+		for i := range d.Refusals {
+			if d.Refusals[i].Status == status && d.Refusals[i].Body != "" {
+				return true
+			}
+		}
+		return false
+	}
+	found := false
+	for i := range own {
+		if d := &own[i]; d.spokenAt(origin) || d.anywhere() || d.Sign != "" && len(h.Values(d.Sign)) > 0 {
+			found = found || wants(d)
+		}
+	}
+	knownDialects.at(origin, func(d *Dialect) { found = found || wants(d) })
+	for _, sign := range knownDialects.signs {
+		if len(h[sign.name]) > 0 {
+			found = found || wants(sign.dialect)
+		}
+	}
+	for name := range h {
+		for _, use := range knownDialects.fields[name] {
+			found = found || wants(use.dialect)
+		}
+	}
+	return found
 }

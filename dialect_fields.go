@@ -194,6 +194,20 @@ func indexDialects(table []Dialect) *dialectIndex {
 	return x
 }
 
+// at calls f with the dialects spoken at an origin.
+func (x *dialectIndex) at(origin string, f func(*Dialect)) {
+	for host := originHost(origin); host != ""; {
+		for _, d := range x.origins[host] {
+			f(d)
+		}
+		next := strings.IndexByte(host[1:], '.')
+		if next < 0 {
+			return
+		}
+		host = host[1+next:]
+	}
+}
+
 // originHost returns an origin's host, without scheme and port.
 func originHost(origin string) string {
 	if _, host, ok := strings.Cut(origin, "://"); ok {

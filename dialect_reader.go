@@ -41,7 +41,9 @@ func readDialects(origin string, status int, h http.Header, fields []string, bod
 	}
 	r.sort()
 	for i := range r.groups {
-		r.emit(&r.groups[i])
+		g := &r.groups[i]
+		r.draft = g.name[roleLimit] == fieldLimit || g.name[roleRemaining] == fieldRemaining
+		r.emit(g)
 	}
 	r.conclude(body)
 }
@@ -60,6 +62,8 @@ type dialectReader struct {
 
 	spoken []*Dialect // as recognised, the most particular ones first
 	own    int        // of spoken, those of a user
+	known  int        // of spoken, those recognised by more than the fields of a family
+	draft  bool       // the quota at hand is in the fields of the early IETF drafts
 	taken  uint64     // of fields, those a dialect has explained
 	groups []quotaGroup
 }
@@ -126,6 +130,7 @@ func (r *dialectReader) readKnown(x *dialectIndex, origin string) {
 			r.readQuotas(sign.dialect, first+x.order[sign.dialect], false)
 		}
 	}
+	r.known = len(r.spoken)
 	for i, name := range r.fields {
 		if r.taken&(1<<i) != 0 {
 			continue
@@ -478,8 +483,17 @@ func (r *dialectReader) conclude(body []byte) {
 	if r.status == http.StatusForbidden && r.a.RetryAfter > 0 {
 		r.a.Refused = true
 	}
+	if r.a.Refused && r.a.RetryAfter <= 0 {
+		for i := r.limits; i < len(r.a.Limits); i++ {
+			if l := &r.a.Limits[i]; l.Policy == "" && l.Remaining < 0 && l.Reset > 0 {
+				l.Remaining = 0 // some state the reset of what is used up, and nothing else
+			}
+		}
+	}
 	said := len(r.a.Policies) > 0 || len(r.a.Limits) > 0 || r.a.RetryAfter > 0 || refusal != nil
-	if said && len(r.spoken) > 0 && r.a.Dialect == "" {
+	switch {
+	case !said || len(r.spoken) == 0:
+	case r.a.Dialect == "", r.a.Dialect == dialectIETF06 && r.known > 0: // who it is says more than the draft does
 		r.a.Dialect = r.spoken[0].Name
 	}
 }
