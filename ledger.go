@@ -17,12 +17,14 @@ type ledger struct {
 	own usage
 
 	epoch    uint32
-	stated   bool  // an answer of this epoch said what remains
-	left     int64 // where stated: what may still be sent; may be negative
-	fresh    bool  // the epoch began after a stop: the quota is presumed whole
-	inEpoch  int64 // units sent in this epoch
-	sent     int64 // units ever sent …
-	answered int64 // … and ever answered, or never to be answered
+	stated   bool      // an answer of this epoch said what remains
+	left     int64     // where stated: what may still be sent at least; may be negative …
+	most     int64     // … and at most
+	said     time.Time // when the origin last said what remains
+	fresh    bool      // the epoch began after a stop: the quota is presumed whole
+	inEpoch  int64     // units sent in this epoch
+	sent     int64     // units ever sent …
+	answered int64     // … and ever answered, or never to be answered
 
 	earliest time.Time     // the reset is not before this …
 	opens    time.Time     // … and taken to be at this instant; zero: not said
@@ -36,6 +38,7 @@ type ledger struct {
 	shape   shape
 	foreign int64 // of a sliding window: units others use
 	fits    int   // answers in a row that speak for a sliding window
+	gains   int   // answers that speak for a steady refill
 }
 
 // A shape is how a quota comes back.
@@ -43,12 +46,16 @@ type shape int
 
 const (
 	shapeUnknown shape = iota
-	shapeReset         // at once, or in any other way the origin tells of as it happens
+	shapeReset         // all at once
 	shapeSliding       // every unit one window after it was taken
+	shapeRefill        // steadily
 )
 
-// fitsSliding is how many answers in a row have to speak for a sliding window.
-const fitsSliding = 3
+// convinced is how many answers have to speak for a shape other than shapeReset.
+const convinced = 3
+
+// trust is the share of a steady refill that is counted on between answers.
+const trust = 0.9
 
 // unlimited is the room where nothing is known that would bound it.
 const unlimited = math.MaxInt64 / 4
@@ -95,8 +102,8 @@ func (l *ledger) turn(now time.Time, p *Policy) (probe bool) {
 	if until.IsZero() || now.Before(until) {
 		return false
 	}
-	if l.shape == shapeSliding { // nothing turns
-		l.opens, l.closed = time.Time{}, time.Time{}
+	if l.shape == shapeSliding || l.shape == shapeRefill && l.stated { // nothing turns
+		l.earliest, l.opens, l.closed = time.Time{}, time.Time{}, time.Time{}
 		return false
 	}
 	stopped := l.stated && l.left <= 0 || !l.closed.IsZero()
@@ -114,6 +121,8 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 		return 0
 	case l.shape == shapeSliding:
 		return p.Quota - l.own.used(now, p.Window) - l.foreign
+	case l.stated && l.shape == shapeRefill:
+		return min(l.left+int64(now.Sub(l.said).Seconds()*l.refill(p)), p.Quota)
 	case l.stated:
 		return l.left
 	case p.Quota == 0:
@@ -129,11 +138,17 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 // that others wait behind.
 func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Time, bool) {
 	room := l.room(now, p)
-	if room >= n {
-		if pressed && room == n {
-			return l.lastUnit(now, p), true
-		}
+	if room >= n && (!pressed || room > n) {
 		return now, true
+	}
+	if l.shape == shapeRefill && l.stated && !now.Before(l.closed) {
+		if pressed { // the last unit stays, for its answer would stop all for a while
+			n++
+		}
+		return l.said.Add(time.Duration(float64(n-l.left)/l.refill(p)*1e9) + 1), true
+	}
+	if room >= n {
+		return l.lastUnit(now, p), true
 	}
 	at, known := l.until(), true
 	switch {
@@ -157,6 +172,9 @@ func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Tim
 	}
 	return at, known
 }
+
+// refill is how many units a second come back for certain where they come back steadily.
+func (l *ledger) refill(p *Policy) float64 { return trust * float64(p.Quota) / p.Window.Seconds() }
 
 // lastUnit returns when the last unit of an epoch is best sent while others
 // wait behind it. Its answer will say that nothing is left, and no request
@@ -185,6 +203,7 @@ func (l *ledger) take(now time.Time, n int64, p *Policy) (c charge) {
 	l.sent += n
 	l.inEpoch += n
 	l.left -= n
+	l.most -= n
 	c = charge{n: n, sent: l.sent, answered: l.answered, epoch: l.epoch}
 	if l.shape != shapeReset && p.Window > 0 {
 		c.used = l.own.used(now, p.Window)
@@ -199,6 +218,7 @@ func (l *ledger) refund(c *charge) {
 	if c.epoch == l.epoch {
 		l.inEpoch -= c.n
 		l.left += c.n
+		l.most += c.n
 	}
 }
 
@@ -243,13 +263,14 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	least := r - (l.sent - c.answered - c.n)
 	switch {
 	case l.stated:
-		l.left = min(max(l.left, least), r)
+		l.learnRefill(p, least)
+		l.left, l.most = min(max(l.left, least), r), max(min(l.most, r), least)
 	case l.fresh || p.Quota == 0:
-		l.left = min(least, r)
+		l.left, l.most = min(least, r), r
 	default:
-		l.left = min(max(l.room(now, p), least), r)
+		l.left, l.most = min(max(l.room(now, p), least), r), r
 	}
-	l.stated = true
+	l.stated, l.said = true, now
 	if r > 0 {
 		l.blind = 0
 		return capped
@@ -280,7 +301,7 @@ func (l *ledger) close(now time.Time, wait, atMost time.Duration) {
 // learnShape finds out how the quota comes back, from what the answer to c
 // says is left, and how much of a sliding window others use.
 func (l *ledger) learnShape(now, start time.Time, c *charge, p *Policy, r int64, refused bool) {
-	if l.shape == shapeReset || p.Window <= 0 || p.Quota <= 0 || refused {
+	if l.shape == shapeReset || l.shape == shapeRefill || p.Window <= 0 || p.Quota <= 0 || refused {
 		return
 	}
 	// If the window slides, what was answered before c went, and less than a
@@ -297,7 +318,7 @@ func (l *ledger) learnShape(now, start time.Time, c *charge, p *Policy, r int64,
 	if c.epoch == 0 || counted < 2 || counted < p.Quota/10 {
 		return
 	}
-	if l.fits++; l.fits >= fitsSliding {
+	if l.fits++; l.fits >= convinced {
 		l.shape = shapeSliding
 	}
 }
@@ -325,10 +346,21 @@ func (l *ledger) hearReset(now, start time.Time, s statement) {
 	}
 }
 
+// learnRefill notices that more is left than can have been left of what was
+// said before, though no reset has passed.
+func (l *ledger) learnRefill(p *Policy, least int64) {
+	if least <= l.most || l.shape != shapeReset || p.Window <= 0 || p.Quota <= 0 {
+		return
+	}
+	if l.gains++; l.gains >= convinced {
+		l.shape = shapeRefill
+	}
+}
+
 // stale reports whether an answer belongs to an epoch that is over: it was
 // sent in one, and the reset it names is not clearly a later one.
 func (l *ledger) stale(start time.Time, c *charge, s statement) bool {
-	if c.epoch == l.epoch || l.shape == shapeSliding {
+	if c.epoch == l.epoch || l.shape == shapeSliding || l.shape == shapeRefill {
 		return false
 	}
 	if s.reset < 0 || l.last.IsZero() {

@@ -189,6 +189,7 @@ func (l *ledger) correct(now time.Time, c *charge, n int64, p *Policy) {
 	more := n - c.n
 	if c.epoch == l.epoch {
 		l.left -= more
+		l.most -= more
 		l.inEpoch += more
 	}
 	l.sent += more
