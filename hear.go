@@ -63,13 +63,13 @@ func (p *partition) answered(now time.Time, pm *Permit) {
 func (p *partition) accepted(now time.Time, pm *Permit, told bool) {
 	o := p.origin
 	p.lastWell = now
-	if !pm.start.Before(p.backoff.began) {
-		p.backoff.n = 0
+	if pm.start.After(p.backoff.began) {
+		p.backoff.over()
 	}
-	if !pm.start.Before(o.backoff.began) {
-		o.backoff.n = 0
+	if pm.start.After(o.backoff.began) {
+		o.backoff.over()
 	}
-	if p.pause.doubtful && (pm.path != p.pause.path || !pm.start.Before(p.pause.began)) {
+	if p.pause.doubtful && (pm.path != p.pause.path || pm.start.After(p.pause.began)) {
 		p.pause.end() // not an outage: something here succeeds
 	}
 	p.cap.well()
@@ -95,13 +95,14 @@ func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement) (to
 		if s == nil && lim.PartitionKey != "" {
 			s = p.slot(SourceAnnounced, lim.Policy, "", "") // the policy names no partition key
 		}
+		made := s == nil || s.lastSaid.Equal(now) && s.ledger.said.IsZero()
 		if s == nil {
 			s = p.announced(now, Policy{Name: lim.Policy, Unit: cmp.Or(lim.Unit, UnitRequests), PartitionKey: lim.PartitionKey})
 		}
 		if s == nil {
 			continue
 		}
-		s.lastSaid = now
+		s.lastSaid, s.onRefusals = now, a.Refused && (made || s.onRefusals)
 		told = told || lim.Remaining >= 0
 		p.hearLimit(now, pm, s, lim, a.Refused)
 	}
@@ -229,12 +230,15 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 	case p.inFlightLearned() != nil:
 		// It goes again when another one ends.
 	case limit && p.learner.low > 0:
-		if wait := p.learner.pauseFor(now); fresh && p.pause.extend(now.Add(wait)) {
+		if wait := p.learner.pauseFor(now, b.n); fresh && p.pause.extend(now.Add(wait)) {
 			p.opening.restart(now)
 			p.paused(now, Event{Cause: CausePolicy, Policy: learnedPolicy, Wait: wait, InARow: b.n})
 		}
 	default:
-		wait := backoffWait(b.n, o.limits.MinBackoff, o.limits.MaxBackoff)
+		if fresh || b.blind == 0 {
+			b.blind++
+		}
+		wait := backoffWait(b.blind, o.limits.MinBackoff, o.limits.MaxBackoff)
 		pm.retryAt = now.Add(wait)
 		if fresh && (limit || !p.succeededSince(before, now)) && p.pause.extend(now.Add(wait)) {
 			p.pause.doubtful, p.pause.path, p.pause.began, p.pause.tried = true, pm.path, now, false
