@@ -69,7 +69,7 @@ func (p *partition) judge(now time.Time, a *ask, n int, units int64) verdict {
 			p.opening.start(now)
 			p.news = true
 		}
-		at, known := s.free(now, p.cost(s, a)+p.costAhead(s, n, units))
+		at, known := s.free(now, p.cost(s, a)+p.costAhead(s, n, units), n == 0 && p.queue.len > 1)
 		v.hold(at, known, CausePolicy, s.policy.Name)
 	}
 	if at, ok := p.opening.free(now, p.patience()); !ok {
@@ -152,12 +152,13 @@ func (p *partition) admit(now time.Time, a *ask) *Permit {
 	p.smoother.take(now, a.units())
 	pm.serial = p.opening.take(now)
 	if p.pause.doubtful && p.pause.holds(now) {
-		p.pause.tried = true
+		p.pause.tried, pm.doubted = true, true
 	}
 	pm.lastStart, o.lastStart = o.lastStart, now
 	o.inFlight++
 	p.inFlight.add(pm)
 	p.unanswered++
+	pm.level = p.unanswered
 	pm.waited = now.Sub(a.arrived)
 	o.waited += pm.waited
 	p.waited += pm.waited

@@ -16,8 +16,9 @@ type pause struct {
 	// A refusal without a hint holds its partition only as long as nothing
 	// else there succeeds.
 	doubtful bool
-	path     string // what was refused
-	tried    bool   // another path has been let through to see
+	path     string    // what was refused …
+	began    time.Time // … and when
+	tried    bool      // another path has been let through to see
 }
 
 // holds reports whether the pause still holds at now.

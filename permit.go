@@ -18,6 +18,7 @@ type Permit struct {
 	attempt int
 	serial  uint32 // of the opening it went under
 	waited  time.Duration
+	level   int // unanswered requests of the partition when it went, itself included
 
 	charges   []charge
 	inline    [3]charge // so that the usual few need no memory of their own
@@ -25,6 +26,7 @@ type Permit struct {
 	answered  bool
 	observed  bool
 	over      bool
+	doubted   bool      // sent during a pause, to see whether another path is refused too
 	retryAt   time.Time // refused without a hint: its own next try is not before this
 
 	older, younger *Permit // in the partition's flights

@@ -583,7 +583,7 @@ func (o *origin) reset(now time.Time) {
 	o.known, o.opened, o.waited, o.warned, o.nested = nil, false, 0, false, false
 	for _, p := range o.partitions {
 		p.pause.end()
-		p.backoff, p.cap, p.smoother = backoff{}, concurrency{}, smoother{}
+		p.backoff, p.cap, p.smoother, p.learner = backoff{}, concurrency{}, smoother{}, learner{}
 		p.opening = opening{serial: p.opening.serial + 1}
 		p.slots = nil
 		p.configure()

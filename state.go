@@ -49,6 +49,7 @@ type partition struct {
 	pause    pause
 	backoff  backoff
 	cap      concurrency
+	learner  learner
 
 	queue      queue
 	parked     []*waiter // waiting for their own next try, outside the queue
