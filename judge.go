@@ -141,7 +141,7 @@ func (p *partition) admit(now time.Time, a *ask) *Permit {
 	o := p.origin
 	pm := &Permit{p: p, start: now, path: a.path, number: a.number, attempt: a.attempt}
 	pm.charges = pm.inline[:0]
-	pm.slots = o.limits.MaxConcurrent > 0 || o.limits.MinPause > 0
+	pm.slots = o.limits.MaxConcurrent > 0 || o.limits.MinPause > 0 || p.cap.limit > 0
 	for _, s := range p.slots {
 		if s.enforced() {
 			pm.charges = append(pm.charges, s.take(now, p.cost(s, a)))
@@ -383,7 +383,7 @@ func (p *partition) settleDeadlines(now time.Time) {
 		if w.deadline.IsZero() {
 			return
 		}
-		if v := p.judge(now, &w.ask, n, units); v.at.After(w.deadline) {
+		if v := p.judge(now, &w.ask, n, units); w.late(v.at) {
 			p.leave(w)
 			w.resolve(nil, p.tooLate(now, &w.ask, v))
 		}
@@ -392,6 +392,12 @@ func (p *partition) settleDeadlines(now time.Time) {
 	for _, w := range append([]*waiter(nil), p.parked...) {
 		late(w, 0, 0)
 	}
+}
+
+// late reports whether an instant is too late to start at: a request can wait
+// until MaxWait is over, but must start before its context's deadline.
+func (a *ask) late(at time.Time) bool {
+	return !a.deadline.IsZero() && (at.After(a.deadline) || at.Equal(a.deadline) && !a.maxWait)
 }
 
 // tooLate is the error for a request that cannot start before its deadline.
