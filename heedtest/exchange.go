@@ -15,6 +15,8 @@ type exchange struct {
 	body   int64 // bytes known before the bodies have been read
 
 	started  int64
+	early    bool // it started before an instant that answers had named
+	standing bool // … and the newest of them still did
 	up, down time.Duration
 
 	arrived   bool
@@ -53,6 +55,9 @@ func (o *Origin) start(req *http.Request) *exchange {
 	if o.config.Latency != nil {
 		x.up, x.down = o.config.Latency(o.started)
 	}
+	if k := o.keys[x.key]; k != nil {
+		x.early, x.standing = k.early(x.started)
+	}
 	o.started++
 	return x
 }
@@ -81,11 +86,10 @@ func (x *exchange) arrive() {
 	}
 	t.InFlight++
 	t.PeakInFlight = max(t.PeakInFlight, t.InFlight)
-	early, standing := k.early(x.started)
-	if early {
+	if x.early {
 		t.Early++
 	}
-	if standing {
+	if x.standing {
 		t.EarlyStanding++
 	}
 
@@ -125,7 +129,7 @@ func (x *exchange) arrive() {
 		x.event, x.epoch = len(o.events), o.epoch
 		e := Event{
 			Key: x.key, Start: time.Duration(x.started - o.began64), Arrival: time.Duration(now - o.began64),
-			Accepted: x.accepted, Early: early, Bytes: x.charged,
+			Accepted: x.accepted, Early: x.early, Bytes: x.charged,
 		}
 		if !x.accepted {
 			e.Status = x.status
