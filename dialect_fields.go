@@ -80,13 +80,13 @@ func ordinary(name string) bool {
 }
 
 // speaksOfLimits reports whether a word of a field's canonical name begins with
-// Limit, Quota, Rate, Remain, Retry, Usage or Mbx.
+// Concurren(t), Limit, Mbx, Quota, Rate, Remain, Retry, Usage or Used.
 func speaksOfLimits(name string) bool {
 	for i := 0; i+3 < len(name); i++ {
 		switch c := name[i]; c { // capitals begin a word
-		case 'L', 'M', 'Q', 'R', 'U':
+		case 'C', 'L', 'M', 'Q', 'R', 'U':
 			switch name[i : i+4] {
-			case "Limi", "Mbx-", "Quot", "Rate", "Rema", "Retr", "Usag":
+			case "Conc", "Limi", "Mbx-", "Quot", "Rate", "Rema", "Retr", "Usag", "Used":
 				return true
 			}
 		}
@@ -168,7 +168,7 @@ func indexDialects(table []Dialect) *dialectIndex {
 		for j := range d.Quotas {
 			q := &d.Quotas[j]
 			order++
-			if len(d.Origins) > 0 || d.Sign != "" {
+			if !d.anywhere() {
 				continue
 			}
 			for r := range numRoles {
@@ -194,6 +194,20 @@ func indexDialects(table []Dialect) *dialectIndex {
 	return x
 }
 
+// at calls f with the dialects spoken at an origin.
+func (x *dialectIndex) at(origin string, f func(*Dialect)) {
+	for host := originHost(origin); host != ""; {
+		for _, d := range x.origins[host] {
+			f(d)
+		}
+		next := strings.IndexByte(host[1:], '.')
+		if next < 0 {
+			return
+		}
+		host = host[1+next:]
+	}
+}
+
 // originHost returns an origin's host, without scheme and port.
 func originHost(origin string) string {
 	if _, host, ok := strings.Cut(origin, "://"); ok {
@@ -203,6 +217,12 @@ func originHost(origin string) string {
 		origin = origin[:i]
 	}
 	return origin
+}
+
+// anywhere reports whether a dialect may be spoken by anybody who sends its
+// fields.
+func (d *Dialect) anywhere() bool {
+	return d.Anywhere || len(d.Origins) == 0 && d.Sign == ""
 }
 
 // spokenAt reports whether one of a dialect's Origins covers an origin.

@@ -32,9 +32,7 @@ func readDialects(origin string, status int, h http.Header, fields []string, bod
 		r.ref = now
 	}
 	for i := range own {
-		if d := &own[i]; d.spokenAt(origin) || len(d.Origins) == 0 {
-			r.readOwn(d, uint16(i))
-		}
+		r.readOwn(&own[i], origin, uint16(i)<<6)
 	}
 	r.own = len(r.spoken)
 	r.readKnown(knownDialects, origin)
@@ -43,7 +41,9 @@ func readDialects(origin string, status int, h http.Header, fields []string, bod
 	}
 	r.sort()
 	for i := range r.groups {
-		r.emit(&r.groups[i])
+		g := &r.groups[i]
+		r.draft = g.name[roleLimit] == fieldLimit || g.name[roleRemaining] == fieldRemaining
+		r.emit(g)
 	}
 	r.conclude(body)
 }
@@ -62,6 +62,8 @@ type dialectReader struct {
 
 	spoken []*Dialect // as recognised, the most particular ones first
 	own    int        // of spoken, those of a user
+	known  int        // of spoken, those recognised by more than the fields of a family
+	draft  bool       // the quota at hand is in the fields of the early IETF drafts
 	taken  uint64     // of fields, those a dialect has explained
 	groups []quotaGroup
 }
@@ -99,13 +101,11 @@ func (r *dialectReader) speaks(d *Dialect) bool {
 	return true
 }
 
-// readOwn looks for the fields of a user's dialect, whatever their names.
-func (r *dialectReader) readOwn(d *Dialect, order uint16) {
-	found := d.Sign != "" && len(r.h.Values(d.Sign)) > 0
-	if len(d.Origins) == 0 && d.Sign != "" && !found {
-		return
-	}
-	if r.readQuotas(d, order, true) || found || len(d.Origins) > 0 {
+// readOwn looks for the fields of a user's dialect, whatever their names, if it
+// is spoken here.
+func (r *dialectReader) readOwn(d *Dialect, origin string, order uint16) {
+	here := d.spokenAt(origin) || d.Sign != "" && len(r.h.Values(d.Sign)) > 0
+	if (here || d.anywhere()) && r.readQuotas(d, order, true) || here {
 		r.speaks(d)
 	}
 }
@@ -130,6 +130,7 @@ func (r *dialectReader) readKnown(x *dialectIndex, origin string) {
 			r.readQuotas(sign.dialect, first+x.order[sign.dialect], false)
 		}
 	}
+	r.known = len(r.spoken)
 	for i, name := range r.fields {
 		if r.taken&(1<<i) != 0 {
 			continue
@@ -292,8 +293,11 @@ func (r *dialectReader) emit(g *quotaGroup) {
 	l := ServiceLimit{Remaining: -1, Reset: -1}
 	if g.dim != "" {
 		dim := strings.ToLower(g.dim)
-		if name == "" {
-			name = dim
+		switch {
+		case name == "":
+			name = strings.TrimPrefix(dim, "x-")
+		case strings.Contains(name, "*"):
+			name = strings.Replace(name, "*", dim, 1)
 		}
 		if unit == "" {
 			unit = wordUnit(dim)
@@ -351,7 +355,7 @@ func (r *dialectReader) emit(g *quotaGroup) {
 			l.Remaining = max(0, p.Quota-used)
 		}
 	}
-	if strings.IndexByte(limit, '=') >= 0 && name == "" {
+	if name == "" && g.name[roleLimit] != fieldLimit && len(limit) <= maxValue && strings.IndexByte(limit, '=') >= 0 {
 		r.emitList(&p, limit)
 	}
 	r.state(g, p, l)
@@ -396,7 +400,11 @@ func setRefill(p *Policy, rate float64) {
 // The first of them with that quota becomes p.
 func (r *dialectReader) emitList(p *Policy, list string) {
 	found := false
+	items := 0
 	for item := range strings.SplitSeq(list, ",") {
+		if items++; items > maxPolicies {
+			return
+		}
 		n, ok := parseCount(item)
 		if !ok {
 			continue
@@ -475,8 +483,17 @@ func (r *dialectReader) conclude(body []byte) {
 	if r.status == http.StatusForbidden && r.a.RetryAfter > 0 {
 		r.a.Refused = true
 	}
+	if r.a.Refused && r.a.RetryAfter <= 0 {
+		for i := r.limits; i < len(r.a.Limits); i++ {
+			if l := &r.a.Limits[i]; l.Policy == "" && l.Remaining < 0 && l.Reset > 0 {
+				l.Remaining = 0 // some state the reset of what is used up, and nothing else
+			}
+		}
+	}
 	said := len(r.a.Policies) > 0 || len(r.a.Limits) > 0 || r.a.RetryAfter > 0 || refusal != nil
-	if said && len(r.spoken) > 0 && r.a.Dialect == "" {
+	switch {
+	case !said || len(r.spoken) == 0:
+	case r.a.Dialect == "", r.a.Dialect == dialectIETF06 && r.known > 0: // who it is says more than the draft does
 		r.a.Dialect = r.spoken[0].Name
 	}
 }

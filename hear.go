@@ -140,7 +140,7 @@ func (pm *Permit) charge(s *slot) *charge {
 			return &pm.charges[i]
 		}
 	}
-	return &charge{slot: s, settled: true, answered: s.ledger.answered, epoch: s.ledger.epoch}
+	return &charge{slot: s, settled: true, sent: s.ledger.sent, answered: s.ledger.answered, epoch: s.ledger.epoch}
 }
 
 // mostSlots bounds what a server can have heed remember per partition.

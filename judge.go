@@ -69,7 +69,7 @@ func (p *partition) judge(now time.Time, a *ask, n int, units int64) verdict {
 			p.opening.start(now)
 			p.news = true
 		}
-		at, known := s.free(now, p.cost(s, a)+p.costAhead(s, n, units))
+		at, known := s.free(now, p.cost(s, a)+p.costAhead(s, n, units), n == 0 && p.queue.len > 1)
 		v.hold(at, known, CausePolicy, s.policy.Name)
 	}
 	if at, ok := p.opening.free(now, p.patience()); !ok {

@@ -91,7 +91,8 @@ func (s *slot) most() int64 {
 // free returns now if n units may be taken, else the instant from which they
 // may, as far as is known now; false where that depends on requests in flight.
 // n may exceed a quota: units for those ahead in a queue are counted in.
-func (s *slot) free(now time.Time, n int64) (time.Time, bool) {
+// pressed says that others wait behind.
+func (s *slot) free(now time.Time, n int64, pressed bool) (time.Time, bool) {
 	p := &s.policy
 	switch {
 	case p.Unit == UnitConcurrentRequests:
@@ -110,7 +111,7 @@ func (s *slot) free(now time.Time, n int64) (time.Time, bool) {
 	case s.source == SourceConfigured:
 		return s.freeConfigured(now, n)
 	}
-	return s.ledger.free(now, n, p)
+	return s.ledger.free(now, n, p, pressed)
 }
 
 func (s *slot) freeConfigured(now time.Time, n int64) (time.Time, bool) {
@@ -133,15 +134,16 @@ func (s *slot) freeConfigured(now time.Time, n int64) (time.Time, bool) {
 
 // take takes n units for a request that starts now.
 func (s *slot) take(now time.Time, n int64) charge {
-	c := charge{slot: s, n: n}
+	c := charge{n: n}
 	s.inFlight += n
 	switch {
 	case s.policy.Unit == UnitConcurrentRequests:
 	case s.bucket != nil:
 		s.bucket.AllowN(now, int(n))
 	default:
-		c.answered, c.epoch = s.ledger.take(n)
+		c = s.ledger.take(now, n, &s.policy)
 	}
+	c.slot = s
 	return c
 }
 
@@ -187,6 +189,7 @@ func (l *ledger) correct(now time.Time, c *charge, n int64, p *Policy) {
 	more := n - c.n
 	if c.epoch == l.epoch {
 		l.left -= more
+		l.most -= more
 		l.inEpoch += more
 	}
 	l.sent += more
@@ -227,7 +230,7 @@ func (s *slot) rest(now time.Time) time.Time {
 	case p.Unit == UnitConcurrentRequests:
 		return now
 	case s.bucket != nil:
-		at, _ := s.free(now, p.Burst)
+		at, _ := s.free(now, p.Burst, false)
 		return at
 	}
 	at := s.ledger.own.rest(p.Window)

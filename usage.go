@@ -83,6 +83,16 @@ func (u *usage) back(now time.Time, n int64, window time.Duration) (time.Time, b
 	return time.Time{}, false
 }
 
+// between returns the units answered after from and before to.
+func (u *usage) between(from, to time.Time) (n int64) {
+	for _, e := range u.log {
+		if e.first.After(from) && e.last.Before(to) {
+			n += e.n
+		}
+	}
+	return n
+}
+
 // rest returns the instant by which all units have come back.
 func (u *usage) rest(window time.Duration) time.Time {
 	if k := len(u.log); k > 0 {

@@ -14,10 +14,9 @@ type exchange struct {
 	cost   int64
 	body   int64 // bytes known before the bodies have been read
 
-	started  int64
-	early    bool // it started before an instant that answers had named
-	standing bool // … and the newest of them still did
-	up, down time.Duration
+	started         int64
+	early, standing bool // by what was known at the start
+	up, down        time.Duration
 
 	arrived   bool
 	accepted  bool
@@ -52,11 +51,11 @@ func (o *Origin) start(req *http.Request) *exchange {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	x.started = o.now()
-	if o.config.Latency != nil {
-		x.up, x.down = o.config.Latency(o.started)
-	}
 	if k := o.keys[x.key]; k != nil {
 		x.early, x.standing = k.early(x.started)
+	}
+	if o.config.Latency != nil {
+		x.up, x.down = o.config.Latency(o.started)
 	}
 	o.started++
 	return x
