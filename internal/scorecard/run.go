@@ -13,13 +13,21 @@ import (
 	"github.com/heedhttp/heed/heedtest"
 )
 
-// run plays a scenario with a client in a bubble of virtual time.
-func (s Scenario) run(t *testing.T, c Client, seed uint64) (r Result) {
-	synctest.Test(t, func(*testing.T) { r = s.play(c, seed) })
+// Play runs the scenario with a client in a bubble of virtual time.
+func (s Scenario) Play(c Client, seed uint64) (r Result) {
+	bubble(func() { r = s.play(c, seed) })
 	return r
 }
 
-// play is run within the bubble.
+// bubble runs f in virtual time, in tests and outside of them. It returns when
+// f and all goroutines that f started have ended.
+func bubble(f func()) {
+	// A bubble wants a test to belong to, though it asks nothing of it but to
+	// take note of a failure.
+	synctest.Test(new(testing.T), func(*testing.T) { f() })
+}
+
+// play is Play within the bubble.
 func (s Scenario) play(c Client, seed uint64) Result {
 	time.Sleep(s.offset(seed))
 	config := s.config(seed)
