@@ -10,6 +10,8 @@ import (
 // never is a wait that no amount of waiting ends.
 const never = math.MaxInt64
 
+const second = int64(time.Second)
+
 // A meter is one policy of an origin as the oracle knows it, written against
 // the definitions in the documentation of package heedtest. Instants are
 // nanoseconds since the start of the run. A copy of a meter is a meter of its

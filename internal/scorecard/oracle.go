@@ -18,6 +18,9 @@ import (
 //   - It is greedy. As soon as a goroutine is free it sends the next request, at
 //     the first start whose arrival will be accepted without costing a request
 //     already planned, or one of another client, its place. It is never refused.
+//   - It is tried with patience too, and the better of the two counts: the
+//     request that takes the last unit then arrives when the reset it is told is
+//     exact, so that rounding costs nothing, and not at all in the last second.
 //   - It never starts a request before an instant that answers delivered until
 //     then have named: the delivery of an answer that says nothing is left plus
 //     the reset it announces, whatever later answers say. That is the strict
@@ -33,6 +36,8 @@ import (
 // It runs on a clock of its own.
 type oracle struct {
 	scenario Scenario
+	manner   manner
+	config   heedtest.Config
 	end      int64
 	zero     int64 // the start of the run, since the Unix epoch
 	meters   []meter
@@ -48,6 +53,16 @@ type oracle struct {
 	body     func(n int64) int64
 	schedule []start
 }
+
+// A manner is what an oracle does about the last unit, which makes the origin
+// say that nothing is left.
+type manner int
+
+const (
+	greedy  manner = iota // takes it at once
+	patient               // takes it when the reset that is announced is exact
+	sparing               // leaves it, and is never told to wait
+)
 
 // A step is something that happens to the origin.
 type step struct {
@@ -75,9 +90,20 @@ func (s start) arrival() time.Duration { return s.at + s.up }
 // consult returns the starts an oracle would choose, those that arrive before
 // the end of the run. began is the instant of the run's start.
 func (s Scenario) consult(seed uint64, began time.Time) []start {
+	best := s.plan(greedy, seed, began)
+	if other := s.plan(patient, seed, began); len(other) > len(best) {
+		best = other
+	}
+	return best
+}
+
+// plan is consult for one manner.
+func (s Scenario) plan(how manner, seed uint64, began time.Time) []start {
 	c := s.config(seed)
 	o := &oracle{
 		scenario: s,
+		manner:   how,
+		config:   c,
 		end:      int64(s.length()),
 		zero:     began.UnixNano(),
 		free:     s.Goroutines * max(1, s.Processes),
@@ -95,12 +121,12 @@ func (s Scenario) consult(seed uint64, began time.Time) []start {
 	for _, ch := range s.Changes {
 		o.insert(step{at: int64(ch.At), kind: stepChange, change: ch})
 	}
-	o.run(c)
+	o.run()
 	return o.schedule
 }
 
-func (o *oracle) run(c heedtest.Config) {
-	latency := c.Latency
+func (o *oracle) run() {
+	latency := o.config.Latency
 	n := int64(0)
 	up, down := latency(n)
 	planned, next := false, int64(0)
@@ -108,7 +134,7 @@ func (o *oracle) run(c heedtest.Config) {
 		for len(o.plan) > 0 && o.plan[0].at <= now {
 			s := o.plan[0]
 			o.plan = o.plan[1:]
-			o.happen(c, s)
+			o.happen(s)
 		}
 		for len(o.answers) > 0 && o.answers[0].at <= now {
 			a := o.answers[0]
@@ -168,7 +194,7 @@ func (o *oracle) insert(s step) {
 }
 
 // happen is what a step does to the origin.
-func (o *oracle) happen(c heedtest.Config, s step) {
+func (o *oracle) happen(s step) {
 	if s.kind == stepMine {
 		o.mine--
 	}
@@ -184,7 +210,8 @@ func (o *oracle) happen(c heedtest.Config, s step) {
 		return
 	}
 	d := delivery{at: s.at + s.down}
-	d.after, d.until = o.says(c, s.at)
+	d.after, d.until = o.says(o.meters, s.at, o.stamped)
+	o.stamped++
 	i, _ := slices.BinarySearchFunc(o.answers, d.at, func(a delivery, at int64) int {
 		if a.at <= at {
 			return -1
@@ -194,22 +221,16 @@ func (o *oracle) happen(c heedtest.Config, s step) {
 	o.answers = slices.Insert(o.answers, i, d)
 }
 
-// says returns what an answer given at an instant asks for: to start nothing
-// for a time after its delivery, or until an instant.
-func (o *oracle) says(c heedtest.Config, now int64) (after, until int64) {
-	turn := o.stamped
-	o.stamped++
+// says returns what the origin's answer number turn, given at an instant, asks
+// for: to start nothing for a time after its delivery, or until an instant.
+func (o *oracle) says(meters []meter, now, turn int64) (after, until int64) {
+	c := &o.config
 	switch {
 	case c.Dialect == heedtest.Silent, c.Dialect == heedtest.RetryAfterOnly, c.OnRefusalsOnly,
 		c.Every > 1 && turn%int64(c.Every) != 0:
 		return 0, 0
 	}
-	wait := int64(0)
-	for i := range o.meters {
-		if m := &o.meters[i]; m.algorithm != heedtest.Concurrency {
-			wait = max(wait, m.wait(now))
-		}
-	}
+	wait := announced(meters, now)
 	if wait == 0 {
 		return 0, 0
 	}
@@ -227,6 +248,37 @@ func (o *oracle) says(c heedtest.Config, now int64) (after, until int64) {
 		return 0, named - clock
 	}
 	return rounded(wait, time.Second, c.Rounding), 0
+}
+
+// announced returns the time to the next unit, where nothing is left.
+func announced(meters []meter, now int64) (wait int64) {
+	for i := range meters {
+		if m := &meters[i]; m.algorithm != heedtest.Concurrency {
+			wait = max(wait, m.wait(now))
+		}
+	}
+	return wait
+}
+
+// regret returns for how long the request that has just been charged had better
+// wait, given what its answer will say and how the oracle minds that; 0: it is
+// fine.
+func (o *oracle) regret(meters []meter, now int64) int64 {
+	if o.manner == greedy {
+		return 0
+	}
+	wait := announced(meters, now)
+	if wait == 0 {
+		return 0
+	}
+	after, until := o.says(meters, now, 0)
+	if named := max(after, until-now); o.manner == patient && named <= wait || named <= 0 {
+		return 0
+	}
+	if o.manner == patient && wait > second {
+		return wait % second
+	}
+	return wait
 }
 
 func rounded(t int64, grain time.Duration, r heedtest.Rounding) int64 {
@@ -269,6 +321,11 @@ search:
 			a += wait
 		}
 		charge(o.trial, step{at: a, down: down, bytes: bytes})
+		if later := o.regret(o.trial, a); later > 0 {
+			a += later
+			o.keep()
+			continue search
+		}
 		mine, horizon := o.mine, a
 		for _, s := range o.plan[:i] {
 			if s.kind == stepMine {
@@ -292,6 +349,11 @@ search:
 			charge(o.trial, s)
 			if s.kind == stepMine {
 				mine--
+				if o.regret(o.trial, s.at) > 0 {
+					a = s.at
+					o.keep()
+					continue search
+				}
 			}
 		}
 		o.keep()
