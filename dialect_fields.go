@@ -83,7 +83,10 @@ func ordinary(name string) bool {
 // Concurren(t), Limit, Mbx, Quota, Rate, Remain, Retry, Usage or Used.
 func speaksOfLimits(name string) bool {
 	for i := 0; i+3 < len(name); i++ {
-		switch c := name[i]; c { // capitals begin a word
+		if name[i] >= 'a' { // capitals begin a word
+			continue
+		}
+		switch name[i] {
 		case 'C', 'L', 'M', 'Q', 'R', 'U':
 			switch name[i : i+4] {
 			case "Conc", "Limi", "Mbx-", "Quot", "Rate", "Rema", "Retr", "Usag", "Used":
@@ -138,6 +141,7 @@ type dialectIndex struct {
 // A dialectSign is a field that tells a dialect.
 type dialectSign struct {
 	name    string
+	speaks  bool // of limits, so that it is among the fields looked at
 	dialect *Dialect
 }
 
@@ -163,7 +167,8 @@ func indexDialects(table []Dialect) *dialectIndex {
 			x.origins[host] = append(x.origins[host], d)
 		}
 		if d.Sign != "" {
-			x.signs = append(x.signs, dialectSign{http.CanonicalHeaderKey(d.Sign), d})
+			name := http.CanonicalHeaderKey(d.Sign)
+			x.signs = append(x.signs, dialectSign{name, speaksOfLimits(name), d})
 		}
 		for j := range d.Quotas {
 			q := &d.Quotas[j]

@@ -23,7 +23,7 @@ func readDialects(origin string, status int, h http.Header, fields []string, bod
 	r := dialectReaders.Get().(*dialectReader)
 	defer r.free()
 	*r = dialectReader{
-		a: a, status: status, h: h, fields: fields, ref: date,
+		a: *a, status: status, h: h, fields: fields, ref: date,
 		refused:  a.Refused || status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable,
 		policies: len(a.Policies), limits: len(a.Limits),
 		spoken: r.spoken[:0], groups: r.groups[:0],
@@ -46,11 +46,12 @@ func readDialects(origin string, status int, h http.Header, fields []string, bod
 		r.emit(g)
 	}
 	r.conclude(body)
+	*a = r.a
 }
 
 // A dialectReader reads one response.
 type dialectReader struct {
-	a        *Announcement
+	a        Announcement // by value, so that the caller's stays off the heap
 	status   int
 	h        http.Header
 	fields   []string
@@ -125,8 +126,8 @@ func (r *dialectReader) readKnown(x *dialectIndex, origin string) {
 		}
 		host = host[1+next:]
 	}
-	for _, sign := range x.signs {
-		if len(r.h[sign.name]) > 0 && r.speaks(sign.dialect) {
+	for i := range x.signs {
+		if sign := &x.signs[i]; r.sent(sign.name, !sign.speaks) && r.speaks(sign.dialect) {
 			r.readQuotas(sign.dialect, first+x.order[sign.dialect], false)
 		}
 	}
@@ -205,10 +206,10 @@ func (r *dialectReader) readQuotas(d *Dialect, order uint16, own bool) bool {
 	return len(r.groups) > before
 }
 
-// sent reports whether a field was sent. Only those of users' dialects can have
-// names that do not speak of limits.
-func (r *dialectReader) sent(name string, own bool) bool {
-	if own {
+// sent reports whether a field was sent. Those of users' dialects, and some
+// signs, may have a name that does not speak of limits.
+func (r *dialectReader) sent(name string, anyName bool) bool {
+	if anyName {
 		return len(r.h[name]) > 0
 	}
 	for _, f := range r.fields {
