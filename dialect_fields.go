@@ -80,7 +80,7 @@ func ordinary(name string) bool {
 }
 
 // speaksOfLimits reports whether a word of a field's canonical name begins with
-// Concurren(t), Limit, Mbx, Quota, Rate, Remain, Retry, Usage or Used.
+// Concurren(t), Limit, Mbx, Quota, Rate, Remain, Reset, Retry, Usage or Used.
 func speaksOfLimits(name string) bool {
 	for i := 0; i+3 < len(name); i++ {
 		if name[i] >= 'a' { // capitals begin a word
@@ -89,7 +89,7 @@ func speaksOfLimits(name string) bool {
 		switch name[i] {
 		case 'C', 'L', 'M', 'Q', 'R', 'U':
 			switch name[i : i+4] {
-			case "Conc", "Limi", "Mbx-", "Quot", "Rate", "Rema", "Retr", "Usag", "Used":
+			case "Conc", "Limi", "Mbx-", "Quot", "Rate", "Rema", "Rese", "Retr", "Usag", "Used":
 				return true
 			}
 		}
@@ -100,7 +100,7 @@ func speaksOfLimits(name string) bool {
 // A fieldUse is one use the table makes of a field.
 type fieldUse struct {
 	dialect *Dialect
-	quota   *QuotaFields
+	quota   *QuotaFields // nil: it shows the dialect, and states no quota
 	role    role
 	alt     uint8  // which of the role's alternatives; less is better
 	order   uint16 // of the quota in the table
@@ -169,6 +169,16 @@ func indexDialects(table []Dialect) *dialectIndex {
 		if d.Sign != "" {
 			name := http.CanonicalHeaderKey(d.Sign)
 			x.signs = append(x.signs, dialectSign{name, speaksOfLimits(name), d})
+		}
+		if d.anywhere() {
+			shows := fieldUse{dialect: d, order: order}
+			for name := range strings.FieldsSeq(d.Bucket) {
+				x.fields[name] = append(x.fields[name], shows)
+			}
+			for _, global := range d.Global {
+				name, _, _ := strings.Cut(global, ":")
+				x.fields[name] = append(x.fields[name], shows)
+			}
 		}
 		for j := range d.Quotas {
 			q := &d.Quotas[j]
@@ -258,7 +268,7 @@ func originMatches(pattern, origin string) bool {
 		if _, rest, ok := strings.Cut(origin, "://"); ok {
 			origin = rest
 		}
-		if !strings.Contains(host, ":") { // any port
+		if strings.LastIndexByte(host, ':') <= strings.LastIndexByte(host, ']') { // any port
 			origin = originHost(origin)
 		}
 	}
