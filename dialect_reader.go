@@ -415,12 +415,10 @@ func setRate(p *Policy, value string) {
 	}
 	switch {
 	case p.Quota > 0:
-	case n.nanos == 0:
-		p.Quota = n.whole
 	case rate < 1:
 		p.Quota = 1
 	default:
-		p.Quota = n.whole // a burst of it, and the rate exact
+		p.Quota = n.whole // the window makes the rate exact
 	}
 	setRefill(p, rate)
 }
