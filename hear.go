@@ -346,5 +346,5 @@ func (p *partition) remaining(now time.Time) int64 {
 			least = r
 		}
 	}
-	return least
+	return p.shared.least(least)
 }

@@ -18,6 +18,7 @@ type Permit struct {
 	attempt int
 	serial  uint32 // of the opening it went under
 	waited  time.Duration
+	grant   Grant // of a shared ledger; nil: there is none
 
 	charges   []charge
 	inline    [3]charge // so that the usual few need no memory of their own
@@ -94,7 +95,9 @@ func (pm *Permit) learn(now time.Time, status int, a *Announcement) {
 	o := pm.p.origin
 	o.mu.Lock()
 	defer o.unlock()
+	before, first := pm.p.pauses(), status != 0 && !pm.answered
 	pm.p.hear(now, pm, status, a)
+	pm.tellLedger(now, a, first, before)
 	pm.p.wake(now)
 }
 
@@ -140,6 +143,7 @@ func (pm *Permit) end(unsent bool) {
 			c.slot.over(now, c, pm.bytes())
 		}
 	}
+	pm.endShared(unsent)
 	p.inFlight.remove(pm)
 	o.inFlight--
 	if !pm.answered {
