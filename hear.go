@@ -377,5 +377,5 @@ func (p *partition) remaining(now time.Time) int64 {
 			least = r
 		}
 	}
-	return least
+	return p.shared.least(least)
 }

@@ -158,7 +158,7 @@ func (p *partition) learnReopened(now time.Time) {
 	if m := l.marks[0]; m.n > 0 { // a long cycle: its latest part, at the latest pace
 		n, from = n-m.n, m.at
 	}
-	low, high := perSecond(n, now.Sub(from)), perSecond(n, l.refused.Sub(from))
+	low, high := rateOf(n, now.Sub(from)), rateOf(n, l.refused.Sub(from))
 	if l.low == 0 && l.probes == 0 { // a bunch may have been refused for being one
 		high = math.Inf(1)
 	}
@@ -180,7 +180,7 @@ func (p *partition) learnReopened(now time.Time) {
 		Unit: UnitRequests, Learned: true, Remaining: -1})
 }
 
-func perSecond(n int64, d time.Duration) float64 {
+func rateOf(n int64, d time.Duration) float64 {
 	return float64(max(n, 1)) / max(d, time.Millisecond).Seconds()
 }
 
