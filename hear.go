@@ -221,7 +221,7 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 	fresh := b.event(now, pm.start) && !pm.doubted
 	limit := !p.explains(a) && p.learner.suspects(pm, status)
 	if limit {
-		p.learnRefused(now, pm)
+		p.learnRefused(now, pm, fresh)
 	}
 	hint := hintOf(a, o.limits.IgnoreHeaders)
 	switch {
@@ -377,5 +377,5 @@ func (p *partition) remaining(now time.Time) int64 {
 			least = r
 		}
 	}
-	return least
+	return p.shared.least(least)
 }

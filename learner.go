@@ -33,7 +33,8 @@ type learner struct {
 	began    time.Time // the block
 	refused  time.Time // when the latest refused request had been sent
 	refusals int64     // since the block began
-	tooFast  float64   // the pace at which it did
+	probes   int       // refused in the block
+	tooFast  float64   // the pace at which it began
 
 	low, high float64 // bounds of the rate, in requests per second; 0: none learned
 	cycle     int64   // requests accepted in the cycle they were measured in
@@ -63,7 +64,7 @@ func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 	l.last = now
 	l.healthy.add(pm.path)
 	l.sick.remove(pm.path)
-	if l.blocked && !pm.start.Before(l.began) {
+	if l.blocked && pm.start.After(l.began) {
 		p.learnReopened(now)
 	}
 	l.accepted++
@@ -71,11 +72,16 @@ func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 		m[0], m[1] = m[1], mark{now, l.accepted}
 	}
 	l.level = max(l.level, pm.level)
-	if l.low == 0 {
-		return
-	}
 	if p.queue.len > 0 {
 		l.pressed++
+	}
+	if s := p.inFlightLearned(); s != nil && l.pressed >= attemptCost*max(l.cost, 1) {
+		s.policy.Quota++ // is there more?
+		l.pressed = 0
+		p.news = true
+	}
+	if l.low == 0 {
+		return
 	}
 	p.setLearnedRate(now, l.pace())
 }
@@ -114,21 +120,25 @@ func (l *learner) suspects(pm *Permit, status int) bool {
 	return true
 }
 
-// learnRefused takes in a refusal that may tell of a limit.
-func (p *partition) learnRefused(now time.Time, pm *Permit) {
+// learnRefused takes in a refusal that may tell of a limit; fresh: it is an
+// event of its own.
+func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool) {
 	l := &p.learner
 	if pm.start.After(l.refused) {
 		l.refused = pm.start
 	}
 	if l.blocked {
 		l.refusals++
+		if fresh {
+			l.probes++
+		}
 		return
 	}
 	if s := p.inFlightLearned(); s != nil {
 		p.learnLevelAgain(now, pm, s)
 		return
 	}
-	if l.low == 0 && l.level < pm.level {
+	if l.low == 0 && l.level > 1 && l.level < pm.level {
 		p.learnLevel(now, int64(pm.level-1))
 		return
 	}
@@ -138,6 +148,7 @@ func (p *partition) learnRefused(now time.Time, pm *Permit) {
 // block begins a block.
 func (l *learner) block(now time.Time) {
 	l.blocked, l.began, l.refusals, l.tooFast = true, now, 1, l.pace()
+	l.probes = 0
 }
 
 // learnReopened ends a block: the origin accepts again.
@@ -147,11 +158,17 @@ func (p *partition) learnReopened(now time.Time) {
 	if m := l.marks[0]; m.n > 0 { // a long cycle: its latest part, at the latest pace
 		n, from = n-m.n, m.at
 	}
-	low, high := perSecond(n, now.Sub(from)), perSecond(n, l.refused.Sub(from))
+	low, high := rateOf(n, now.Sub(from)), rateOf(n, l.refused.Sub(from))
+	if l.low == 0 && l.probes == 0 { // a bunch may have been refused for being one
+		high = math.Inf(1)
+	}
 	if l.low > 0 {
 		high = min(high, l.tooFast)
 		if l.tooFast > near*l.low { // else what was taken for safe was not
 			low = max(low, min(l.low, high))
+		}
+		if l.probes == 0 { // a small bucket: half of what was too fast was not
+			low = max(low, l.tooFast/2)
 		}
 	}
 	l.low, l.high = low, max(low, high)
@@ -163,7 +180,7 @@ func (p *partition) learnReopened(now time.Time) {
 		Unit: UnitRequests, Learned: true, Remaining: -1})
 }
 
-func perSecond(n int64, d time.Duration) float64 {
+func rateOf(n int64, d time.Duration) float64 {
 	return float64(max(n, 1)) / max(d, time.Millisecond).Seconds()
 }
 
@@ -171,7 +188,7 @@ func perSecond(n int64, d time.Duration) float64 {
 func (l *learner) pace() float64 {
 	base := l.low
 	if l.high > near*l.low { // between the bounds: doubling within half a cycle
-		base = min(l.low*math.Exp2(min(2*float64(l.pressed)/float64(l.cycle), 30)), l.high)
+		base = min(l.low*math.Exp2(min(2*float64(l.pressed)/float64(l.cycle), 30)), l.high) // high may be +Inf
 		if base < l.high {
 			return cautious * base
 		}
