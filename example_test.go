@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -25,9 +24,6 @@ func (a answer) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp.StatusCode = a(req, resp.Header)
 	return resp, nil
 }
-
-// quiet keeps the examples' logs out of their output.
-var quiet = slog.New(slog.DiscardHandler)
 
 // The zero value of Transport needs no configuration: it goes into the client
 // a program has.
@@ -66,7 +62,7 @@ func ExampleConfig() {
 			},
 			"https://*.example.org": {MinInterval: time.Second},
 		},
-		Logger: quiet,
+		Logger: discard,
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -95,7 +91,7 @@ func ExampleConfig() {
 // Limits can be changed while requests are running; those that wait are judged
 // again at once. A mistake is an error, and changes nothing.
 func ExampleRegistry_SetLimits() {
-	registry, err := heed.NewRegistry(heed.Config{Logger: quiet})
+	registry, err := heed.NewRegistry(heed.Config{Logger: discard})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -170,7 +166,7 @@ func ExampleLimitError() {
 // Transports that share a registry share what it knows: here one learns that
 // nothing is left, and the other is held.
 func ExampleRegistry() {
-	registry, err := heed.NewRegistry(heed.Config{Logger: quiet})
+	registry, err := heed.NewRegistry(heed.Config{Logger: discard})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -216,7 +212,7 @@ func ExampleEvent() {
 				fmt.Println(e.Origin, "allows", e.Quota, "per", e.Window)
 			}
 		},
-		Logger: quiet,
+		Logger: discard,
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -300,7 +296,7 @@ func ExampleRegistry_Acquire() {
 
 // Check takes nothing and waits for nobody.
 func ExampleRegistry_Check() {
-	registry, err := heed.NewRegistry(heed.Config{Logger: quiet})
+	registry, err := heed.NewRegistry(heed.Config{Logger: discard})
 	if err != nil {
 		log.Fatal(err)
 	}
