@@ -15,13 +15,13 @@ import (
 	"github.com/heedhttp/heed/heedtest"
 )
 
-// An answer takes the place of the network: it answers every request itself,
+// A stub takes the place of the network: it answers every request itself,
 // with fields that announce limits.
-type answer func(req *http.Request, fields http.Header) (status int)
+type stub func(req *http.Request, fields http.Header) (status int)
 
-func (a answer) RoundTrip(req *http.Request) (*http.Response, error) {
+func (s stub) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp := &http.Response{ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: http.NoBody, Request: req}
-	resp.StatusCode = a(req, resp.Header)
+	resp.StatusCode = s(req, resp.Header)
 	return resp, nil
 }
 
@@ -70,7 +70,7 @@ func ExampleConfig() {
 	defer registry.Close()
 
 	transport := &heed.Transport{
-		Base:     answer(func(*http.Request, http.Header) int { return http.StatusOK }),
+		Base:     stub(func(*http.Request, http.Header) int { return http.StatusOK }),
 		Registry: registry,
 	}
 	client := transport.Client()
@@ -109,7 +109,7 @@ func ExampleRegistry_SetLimits() {
 // A request that must not wait is refused at once, with an error that says how
 // long it would have taken.
 func ExampleNoWait() {
-	transport := &heed.Transport{Base: answer(func(_ *http.Request, fields http.Header) int {
+	transport := &heed.Transport{Base: stub(func(_ *http.Request, fields http.Header) int {
 		fields.Set("RateLimit-Policy", `"daily";q=1000;w=86400`)
 		fields.Set("RateLimit", `"daily";r=0;t=3600`)
 		return http.StatusOK
@@ -142,7 +142,7 @@ func ExampleNoWait() {
 // A request that cannot start before its deadline is refused at once, and not
 // when the deadline has come.
 func ExampleLimitError() {
-	transport := &heed.Transport{Base: answer(func(_ *http.Request, fields http.Header) int {
+	transport := &heed.Transport{Base: stub(func(_ *http.Request, fields http.Header) int {
 		fields.Set("RateLimit-Policy", `"daily";q=1000;w=86400`)
 		fields.Set("RateLimit", `"daily";r=0;t=3600`)
 		return http.StatusOK
@@ -171,7 +171,7 @@ func ExampleRegistry() {
 		log.Fatal(err)
 	}
 	defer registry.Close()
-	base := answer(func(_ *http.Request, fields http.Header) int {
+	base := stub(func(_ *http.Request, fields http.Header) int {
 		fields.Set("RateLimit-Policy", `"hourly";q=60;w=3600`)
 		fields.Set("RateLimit", `"hourly";r=0;t=1800`)
 		return http.StatusOK
@@ -218,7 +218,7 @@ func ExampleEvent() {
 		log.Fatal(err)
 	}
 	defer registry.Close()
-	base := answer(func(_ *http.Request, fields http.Header) int {
+	base := stub(func(_ *http.Request, fields http.Header) int {
 		fields.Set("RateLimit-Policy", `"minute";q=60;w=60`)
 		return http.StatusOK
 	})
@@ -241,7 +241,7 @@ func ExampleEvent() {
 // A trace says how one request fared.
 func ExampleWithTrace() {
 	refuse := true
-	transport := &heed.Transport{Base: answer(func(_ *http.Request, fields http.Header) int {
+	transport := &heed.Transport{Base: stub(func(_ *http.Request, fields http.Header) int {
 		if refuse {
 			refuse = false
 			fields.Set("Retry-After-Ms", "20")

@@ -33,8 +33,8 @@ func readmeBlocks(t *testing.T, language string) []string {
 	return blocks
 }
 
-// packages are those the README's snippets use.
-var packages = map[string]string{
+// readmePackages are those the README's snippets use.
+var readmePackages = map[string]string{
 	"context": "context", "errors": "errors", "heed": "github.com/heedhttp/heed", "http": "net/http", "io": "io",
 	"log": "log", "strconv": "strconv", "time": "time",
 }
@@ -47,7 +47,7 @@ func readmeProgram(snippet string) string {
 	}
 	var b strings.Builder
 	b.WriteString("package main\n")
-	for name, path := range packages {
+	for name, path := range readmePackages {
 		if regexp.MustCompile(`\b` + name + `\.`).MatchString(snippet) {
 			fmt.Fprintf(&b, "import %q\n", path)
 		}
@@ -78,7 +78,7 @@ func TestReadmeSnippetsCompile(t *testing.T) {
 	args := []string{"build", "-o", filepath.Join(dir, "bin") + string(filepath.Separator), "-overlay", filepath.Join(dir, "overlay.json")}
 	for i, snippet := range readmeBlocks(t, "go") {
 		file := filepath.Join(dir, fmt.Sprintf("snippet%d.go", i))
-		write(t, file, readmeProgram(snippet))
+		writeFile(t, file, readmeProgram(snippet))
 		name := fmt.Sprintf("readme%d", i)
 		overlay.Replace[filepath.Join(root, name, "main.go")] = file
 		args = append(args, "./"+name)
@@ -87,8 +87,8 @@ func TestReadmeSnippetsCompile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(dir, "overlay.json"), string(list))
-	if out, err := exec.CommandContext(t.Context(), program(t, "go"), args...).CombinedOutput(); err != nil {
+	writeFile(t, filepath.Join(dir, "overlay.json"), string(list))
+	if out, err := exec.CommandContext(t.Context(), installed(t, "go"), args...).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
