@@ -228,8 +228,8 @@ func (l *ledger) refund(c *charge) {
 
 // settle closes a request's account without news: its answer said nothing
 // of this policy, or none will come.
-func (l *ledger) settle(now time.Time, c *charge, p *Policy) {
-	l.own.done(now, c.n, p.Quota, p.Window)
+func (l *ledger) settle(now, start time.Time, c *charge, p *Policy) {
+	l.own.done(now, start, c.n, p.Quota, p.Window)
 	l.answered += c.n
 }
 
@@ -310,7 +310,7 @@ func (l *ledger) learnShape(now, start time.Time, c *charge, p *Policy, r int64,
 	}
 	// If the window slides, what was answered before c went, and less than a
 	// window ago for certain, is counted in what c's answer says …
-	counted := l.own.between(now.Add(now.Sub(start)-p.Window), start)
+	counted := l.own.between(now.Add(-p.Window), start)
 	if r > p.Quota-counted-c.n {
 		l.shape, l.fits, l.foreign = shapeReset, 0, 0
 		return
