@@ -478,6 +478,9 @@ func TestDialectTableIsWellFormed(t *testing.T) {
 				t.Errorf("%s: the index does not know origins like %q", d.Name, o)
 			}
 		}
+		if d.Sign != "" {
+			check(d, d.Sign)
+		}
 		for name := range strings.FieldsSeq(d.Bucket) {
 			check(d, name)
 		}
