@@ -19,7 +19,7 @@ var dialectTable = []Dialect{
 	{
 		Name:    "github",
 		Origins: []string{"api.github.com", "uploads.github.com", "*.ghe.com"},
-		Sign:    "X-Github-Request-Id", // GitHub Enterprise is at home anywhere
+		Sign:    "X-Github-Media-Type", // GitHub Enterprise is at home anywhere
 		Quotas:  []QuotaFields{plain("X-Ratelimit-", 0)},
 		Bucket:  "X-Ratelimit-Resource",
 		Refusals: []Refusal{
