@@ -367,6 +367,9 @@ func (r *dialectReader) emit(g *quotaGroup) {
 	limit := r.value(g, roleLimit)
 	if n, ok := parseCount(limit); ok {
 		p.Quota = n
+	} else if n, rest, ok := scanDecimal(trimOWS(limit)); ok && !n.neg && rest == "" && n.nanos > 0 && p.Window > 0 {
+		p.Quota = 1 // tollbooth: 0.02 in a second is one in 50
+		p.Window = time.Duration(min(float64(p.Window)/float64(n.nanos)*1e9, float64(maxSpan)))
 	}
 	if g.name[roleRemaining] != "" {
 		for _, line := range r.h[g.name[roleRemaining]] { // several limiters, of which the tightest counts
