@@ -51,6 +51,10 @@ const (
 	shapeRefill        // steadily
 )
 
+// flows reports whether units come back one by one, so that no reset has to be
+// planned for.
+func (l *ledger) flows() bool { return l.shape == shapeSliding || l.shape == shapeRefill }
+
 // convinced is how many answers have to speak for a shape other than shapeReset.
 const convinced = 3
 
@@ -102,7 +106,7 @@ func (l *ledger) turn(now time.Time, p *Policy) (probe bool) {
 	if until.IsZero() || now.Before(until) {
 		return false
 	}
-	if l.shape == shapeSliding || l.shape == shapeRefill && l.stated { // nothing turns
+	if l.flows() && (l.stated || l.shape == shapeSliding) { // nothing turns
 		l.earliest, l.opens, l.closed = time.Time{}, time.Time{}, time.Time{}
 		return false
 	}
@@ -364,7 +368,7 @@ func (l *ledger) learnRefill(p *Policy, least int64) {
 // stale reports whether an answer belongs to an epoch that is over: it was
 // sent in one, and the reset it names is not clearly a later one.
 func (l *ledger) stale(start time.Time, c *charge, s statement) bool {
-	if c.epoch == l.epoch || l.shape == shapeSliding || l.shape == shapeRefill {
+	if c.epoch == l.epoch || l.flows() {
 		return false
 	}
 	if s.reset < 0 || l.last.IsZero() {
