@@ -7,20 +7,27 @@ import (
 	"sync"
 )
 
-// PlayAll plays every scenario with every client under the seeds 1 to seeds, on
-// all processors, and returns the results in that order. Clients other than
-// heed play with 16 goroutines only. seen, if not nil, is called with each
-// result as it comes, one at a time.
-func PlayAll(scenarios []Scenario, clients []Client, seeds int, seen func(Result)) []Result {
+// PlayAll plays every scenario with heed under the seeds 1 to seeds, on all
+// processors. The other clients play under one condition of each row. The
+// results come back in order; seen, if not nil, is called with each as it
+// comes, one at a time, and with how many there will be.
+func PlayAll(rows []Row, scenarios []Scenario, clients []Client, seeds int, seen func(r Result, of int)) []Result {
 	type job struct {
 		Scenario
 		client Client
 		seed   uint64
 	}
+	compare := map[string]Condition{}
+	for _, row := range rows {
+		compare[row.Name] = row.Compare
+		if row.Compare == (Condition{}) {
+			compare[row.Name] = Condition{quotas[0], 16, trips[1]}
+		}
+	}
 	var jobs []job
 	for _, s := range scenarios {
 		for _, c := range clients {
-			if c.Name != Heed.Name && s.Goroutines != 16 {
+			if c.Name != Heed.Name && s.Condition != compare[s.Row] {
 				continue
 			}
 			for seed := range seeds {
@@ -39,7 +46,7 @@ func PlayAll(scenarios []Scenario, clients []Client, seeds int, seen func(Result
 				results[i] = j.Play(j.client, j.seed)
 				if seen != nil {
 					mu.Lock()
-					seen(results[i])
+					seen(results[i], len(jobs))
 					mu.Unlock()
 				}
 			}

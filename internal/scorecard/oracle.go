@@ -88,11 +88,20 @@ type start struct{ at, up, down time.Duration }
 func (s start) arrival() time.Duration { return s.at + s.up }
 
 // consult returns the starts an oracle would choose, those that arrive before
-// the end of the run. began is the instant of the run's start.
-func (s Scenario) consult(seed uint64, began time.Time) []start {
-	best := s.plan(greedy, seed, began)
-	if other := s.plan(patient, seed, began); len(other) > len(best) {
-		best = other
+// the end of the run: of its manners the one that gets most accepted between
+// two instants. began is the instant of the run's start.
+func (s Scenario) consult(seed uint64, began time.Time, from, to time.Duration) (best []start) {
+	most := 0
+	for _, how := range []manner{greedy, patient} {
+		n, plan := 0, s.plan(how, seed, began)
+		for _, p := range plan {
+			if at := p.arrival(); at >= from && at < to {
+				n++
+			}
+		}
+		if n >= most {
+			most, best = n, plan
+		}
 	}
 	return best
 }
@@ -118,7 +127,7 @@ func (s Scenario) plan(how manner, seed uint64, began time.Time) []start {
 	for _, at := range s.foreign(seed) {
 		o.plan = append(o.plan, step{at: int64(at), kind: stepForeign})
 	}
-	for _, ch := range s.Changes {
+	for _, ch := range s.changes(seed) {
 		o.insert(step{at: int64(ch.At), kind: stepChange, change: ch})
 	}
 	o.run()

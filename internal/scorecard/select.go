@@ -28,10 +28,9 @@ func (f Filter) Scenarios(rows []Row) (all []Scenario) {
 			}) {
 				continue
 			}
-			conditions := row.Conditions
-			for _, c := range conditions {
+			for _, c := range v.Conditions {
 				if fits(f.Quota, c.Quota.String()) && fits(f.Goroutines, strconv.Itoa(c.Goroutines)) && fits(f.Trip, c.Trip.String()) {
-					s := v
+					s := v.Scenario
 					s.Row, s.Condition = row.Name, c
 					all = append(all, s)
 				}

@@ -27,9 +27,9 @@ func main() {
 	rows := scorecard.Rows()
 	scenarios := f.Scenarios(rows)
 	done := 0
-	results := scorecard.PlayAll(scenarios, clients, *seeds, func(scorecard.Result) {
+	results := scorecard.PlayAll(rows, scenarios, clients, *seeds, func(_ scorecard.Result, of int) {
 		done++
-		fmt.Fprintf(os.Stderr, "\r%d runs of about %d ", done, len(scenarios)**seeds)
+		fmt.Fprintf(os.Stderr, "\r%d of %d runs ", done, of)
 	})
 	fmt.Fprintln(os.Stderr)
 	scorecard.WriteTable(os.Stdout, scorecard.Sum(rows, results, *cells))
