@@ -10,6 +10,7 @@ import (
 type verdict struct {
 	at     time.Time // not before this; the instant it was judged at: it may go
 	events bool      // at alone does not free it: something has to happen first
+	asks   bool      // a shared ledger has to be asked, and nothing else holds it
 	cause  Cause
 	policy string
 }
@@ -79,6 +80,7 @@ func (p *partition) judge(now time.Time, a *ask, n int, units int64) verdict {
 		p.smooth(now)
 		v.hold(p.smoother.free(now, a.units()), true, CauseSmoother, p.smoother.policy)
 	}
+	p.judgeShared(now, a, &v)
 	return v
 }
 
@@ -141,7 +143,7 @@ func (p *partition) admit(now time.Time, a *ask) *Permit {
 	o := p.origin
 	pm := &Permit{p: p, start: now, path: a.path, number: a.number, attempt: a.attempt}
 	pm.charges = pm.inline[:0]
-	pm.slots = o.limits.MaxConcurrent > 0 || o.limits.MinPause > 0
+	pm.slots = o.limits.MaxConcurrent > 0 || o.limits.MinPause > 0 || p.cap.limit > 0
 	for _, s := range p.slots {
 		if s.enforced() {
 			pm.charges = append(pm.charges, s.take(now, p.cost(s, a)))
@@ -151,13 +153,15 @@ func (p *partition) admit(now time.Time, a *ask) *Permit {
 	}
 	p.smoother.take(now, a.units())
 	pm.serial = p.opening.take(now)
+	pm.grant = p.shared.use()
 	if p.pause.doubtful && p.pause.holds(now) {
-		p.pause.tried = true
+		p.pause.tried, pm.doubted = true, true
 	}
 	pm.lastStart, o.lastStart = o.lastStart, now
 	o.inFlight++
 	p.inFlight.add(pm)
 	p.unanswered++
+	pm.level = p.unanswered
 	pm.waited = now.Sub(a.arrived)
 	o.waited += pm.waited
 	p.waited += pm.waited
@@ -255,6 +259,9 @@ func (p *partition) wakeHead(now time.Time) bool {
 	v := p.judge(now, &w.ask, 0, 0)
 	w.cause, w.policy = v.cause, v.policy
 	if !v.goes(now) {
+		if v.asks {
+			p.askLedger(w)
+		}
 		at := v.at
 		if v.events && !at.After(now) {
 			at = time.Time{} // an event will wake it
@@ -382,7 +389,7 @@ func (p *partition) settleDeadlines(now time.Time) {
 		if w.deadline.IsZero() {
 			return
 		}
-		if v := p.judge(now, &w.ask, n, units); v.at.After(w.deadline) {
+		if v := p.judge(now, &w.ask, n, units); w.late(v.at) {
 			p.leave(w)
 			w.resolve(nil, p.tooLate(now, &w.ask, v))
 		}
@@ -391,6 +398,12 @@ func (p *partition) settleDeadlines(now time.Time) {
 	for _, w := range append([]*waiter(nil), p.parked...) {
 		late(w, 0, 0)
 	}
+}
+
+// late reports whether an instant is too late to start at: a request can wait
+// until MaxWait is over, but must start before its context's deadline.
+func (a *ask) late(at time.Time) bool {
+	return !a.deadline.IsZero() && (at.After(a.deadline) || at.Equal(a.deadline) && !a.maxWait)
 }
 
 // tooLate is the error for a request that cannot start before its deadline.

@@ -31,6 +31,7 @@ type Registry struct {
 	ready  sync.Once
 	number atomic.Uint64 // of the latest request: its place in line
 	closed atomic.Bool
+	detach func() error // from the shared ledger; nil: there is none
 
 	limits   atomic.Pointer[overrides]
 	limitsMu sync.Mutex   // held by those who change limits
@@ -61,6 +62,7 @@ type Config struct {
 	Partition  func(*http.Request) string // what has a quota of its own; nil: a credential
 	Logger     *slog.Logger               // nil: slog.Default()
 	Dialects   []Dialect                  // of the user's own, asked before those heed knows
+	Ledger     Ledger                     // what several processes share; nil: this process alone
 	OnEvent    func(Event)                // called on the request's goroutine with no lock held; nil: none
 	IdleAfter  time.Duration              // how long an origin nobody uses is remembered; 0: an hour
 	MaxOrigins int                        // origins and partitions remembered; 0: 100 000
@@ -95,6 +97,7 @@ func (r *Registry) init() {
 		r.origins = make(map[string]*origin)
 		r.spellings = make(map[spelling]*origin)
 		r.limits.Store(&overrides{everyOrigin: Limits{}.withDefaults()})
+		r.attach()
 	})
 }
 
@@ -112,7 +115,7 @@ func (r *Registry) Acquire(ctx context.Context, req *http.Request) (*Permit, err
 }
 
 // acquire is Acquire for one attempt of a request; a carries what earlier
-// attempts left: number, notBefore, attempt.
+// attempts left: number, notBefore, attempt, status.
 func (r *Registry) acquire(ctx context.Context, req *http.Request, a ask) (*Permit, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -122,19 +125,32 @@ func (r *Registry) acquire(ctx context.Context, req *http.Request, a ask) (*Perm
 		a.number = r.number.Add(1)
 	}
 	a.opts = optionsOf(ctx)
-	a.path = pathOf(req)
+	a.path, a.req = pathOf(req), req
 	a.arrived = time.Now()
+	a.charged = len(a.opts.costs) > 0 && r.chargedHere(req)
 	p := r.enter(req, a.arrived)
-	a.charged = len(a.opts.costs) > 0 && r.chargedHere(req, p.origin)
 	w, pm, err := p.ask(ctx, &a)
+	told := false
+	defer func() {
+		switch {
+		case told: // nearly always
+		case w != nil: // a function of the user's panicked
+			w.abandon(time.Now())
+		case pm != nil:
+			pm.Cancel()
+		}
+	}()
 	p.origin.unlock()
-	if w == nil {
-		return pm, err
+	if w != nil {
+		if a.inLine != nil {
+			a.inLine()
+		}
+		pm, err = w.wait(ctx)
+		a.opts.trace.waited(time.Since(a.arrived), w.cause, w.policy)
+		p.origin.mu.Lock()
+		p.origin.unlock()
 	}
-	pm, err = w.wait(ctx)
-	a.opts.trace.waited(time.Since(a.arrived), w.cause, w.policy)
-	p.origin.mu.Lock()
-	p.origin.unlock()
+	told = true
 	return pm, err
 }
 
@@ -176,22 +192,36 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 		a.deadline, a.maxWait = d, false
 	}
 	switch {
-	case a.opts.noWait:
+	case a.opts.noWait && !v.asks:
 		return nil, nil, p.refusal(now, v, ReasonNoWait)
-	case o.limits.MaxQueue > 0 && o.waiting >= o.limits.MaxQueue:
+	case o.limits.MaxQueue > 0 && !p.shared.busy() && o.waiting >= o.limits.MaxQueue:
 		return nil, nil, p.refusal(now, v, ReasonQueueFull)
-	case !a.deadline.IsZero() && v.at.After(a.deadline):
+	case a.late(v.at):
 		return nil, nil, p.tooLate(now, a, v)
 	}
-	w := &waiter{ask: *a, home: p, ready: make(chan struct{}), cause: v.cause, policy: v.policy}
+	if v.events && !o.nested && o.heldBy(ctx) {
+		o.nested = true
+		p.emit(Event{Kind: eventNested, Time: now, Cause: v.cause})
+	}
+	w := &waiter{ask: *a, ctx: ctx, home: p, ready: make(chan struct{}), cause: v.cause, policy: v.policy}
 	p.join(now, w)
 	p.wake(now)
 	select {
 	case <-w.ready: // others that wait were held by something else
 	default:
+		if v.asks { // perhaps it need not wait
+			break
+		}
 		p.emit(Event{Kind: EventWaiting, Time: now, Cause: v.cause, Policy: v.policyName(), Wait: v.at.Sub(now), Total: o.waited, Attempt: a.attempt})
 	}
 	return w, nil, nil
+}
+
+// heldBy reports whether ctx is that of a request in flight at the origin,
+// one that holds a slot of it.
+func (o *origin) heldBy(ctx context.Context) bool {
+	pm, ok := ctx.Value(holderKey{}).(*Permit)
+	return ok && pm.p.origin == o && !pm.over
 }
 
 // wait waits for w's turn, for as long as ctx and MaxWait allow.
@@ -208,43 +238,66 @@ func (w *waiter) wait(ctx context.Context) (*Permit, error) {
 	case <-ctx.Done():
 	case <-expired:
 	}
-	p := w.home
-	o := p.origin
 	now := time.Now()
+	reason := ReasonDeadline
+	if ctx.Err() == nil {
+		if reason = ReasonMaxWait; !w.lastChance(now) {
+			return w.permit, w.err
+		}
+	} else {
+		if w.abandon(now); w.err != nil {
+			return nil, w.err
+		}
+		if cause := context.Cause(ctx); cause != context.DeadlineExceeded {
+			return nil, cause
+		}
+	}
+	v := verdict{at: now, cause: w.cause, policy: w.policy}
+	return nil, &LimitError{Origin: w.home.origin.name, Policy: v.policyName(), Wait: now.Sub(w.arrived), Reason: reason, Cause: w.cause}
+}
+
+// abandon takes w out of line, or gives back what it was granted meanwhile.
+func (w *waiter) abandon(now time.Time) {
+	o := w.home.origin
 	o.mu.Lock()
 	select {
-	case <-w.ready: // meanwhile
+	case <-w.ready:
 		o.mu.Unlock()
 		if w.permit != nil {
 			w.permit.Cancel()
 		}
-		if ctx.Err() == nil || w.err != nil {
-			return nil, w.err
-		}
 	default:
-		p.leave(w)
-		p.wake(now)
+		w.home.leave(w)
+		w.home.wake(now)
 		o.mu.Unlock()
 	}
-	if ctx.Err() != nil && context.Cause(ctx) != context.DeadlineExceeded {
-		return nil, context.Cause(ctx)
-	}
-	reason := ReasonDeadline
-	if ctx.Err() == nil {
-		reason = ReasonMaxWait
-	}
-	v := verdict{at: now, cause: w.cause, policy: w.policy}
-	return nil, &LimitError{Origin: o.name, Policy: v.policyName(), Wait: now.Sub(w.arrived), Reason: reason, Cause: w.cause}
 }
 
-// chargedHere reports whether a cost set for a request holds at origin o: it
-// does at the first origin of a chain of redirects alone.
-func (r *Registry) chargedHere(req *http.Request, o *origin) bool {
+// lastChance takes w out of line where it may not go at now either, and
+// reports whether it did.
+func (w *waiter) lastChance(now time.Time) bool {
+	o := w.home.origin
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	w.home.wake(now)
+	select {
+	case <-w.ready:
+		return false
+	default:
+		w.home.leave(w)
+		w.home.wake(now)
+		return true
+	}
+}
+
+// chargedHere reports whether a cost set for a request holds at its origin: it
+// does at the first origin of a chain of redirects alone. No lock is held.
+func (r *Registry) chargedHere(req *http.Request) bool {
 	first := req
 	for first.Response != nil && first.Response.Request != nil {
 		first = first.Response.Request
 	}
-	return first == req || r.nameOf(first) == o.name
+	return first == req || r.nameOf(first) == r.nameOf(req)
 }
 
 // nameOf returns the name of the origin whose limits a request shares.
@@ -296,10 +349,15 @@ func (r *Registry) lockPartition(o *origin, key partitionKey, now time.Time) *pa
 
 // partitionOf returns what tells the holder of a quota from another.
 func (r *Registry) partitionOf(req *http.Request) partitionKey {
+	return hashCredential(r.seed, r.credential(req))
+}
+
+// credential returns what a request's partition is told by: a secret.
+func (r *Registry) credential(req *http.Request) string {
 	if r.config.Partition != nil {
-		return hashCredential(r.seed, r.config.Partition(req))
+		return r.config.Partition(req)
 	}
-	return hashCredential(r.seed, credentialOf(req.Header))
+	return credentialOf(req.Header)
 }
 
 // originFor returns the state of a request's origin, made where there is none.
@@ -461,19 +519,28 @@ func (r *Registry) all() []*origin {
 func (r *Registry) Check(req *http.Request) Decision {
 	r.init()
 	now := time.Now()
+	a := ask{opts: optionsOf(req.Context()), path: pathOf(req), number: r.number.Load() + 1, arrived: now}
+	a.charged = len(a.opts.costs) > 0 && r.chargedHere(req)
 	p := r.enter(req, now)
-	defer p.origin.unlock()
 	if p.origin.limits.Unlimited {
+		p.origin.unlock()
 		return Decision{Allowed: true, Remaining: -1}
 	}
-	a := ask{opts: optionsOf(req.Context()), path: pathOf(req), number: r.number.Load() + 1, arrived: now}
-	a.charged = len(a.opts.costs) > 0 && r.chargedHere(req, p.origin)
 	n, units := p.queue.ahead(&a)
 	v := p.judge(now, &a, n, units)
 	if n > 0 {
 		v.hold(now, false, CauseQueue, "")
 	}
-	return Decision{Allowed: v.goes(now), Wait: v.at.Sub(now), Cause: v.cause, Policy: v.policyName(), Remaining: p.remaining(now)}
+	d := Decision{Allowed: v.goes(now), Wait: v.at.Sub(now), Cause: v.cause, Policy: v.policyName(), Remaining: p.remaining(now)}
+	var q *Question
+	if v.asks {
+		q = p.question(&a)
+	}
+	p.origin.unlock()
+	if q != nil {
+		return p.checkShared(req, q, d)
+	}
+	return d
 }
 
 // A Decision is what [Registry.Check] found.
@@ -489,12 +556,13 @@ type Decision struct {
 // Pause holds all of an origin's requests for d, on top of what holds them
 // already: it never shortens a longer pause, and no cap shortens it. d <= 0
 // ends every pause of the origin. It is an error where origin is not one.
-func (r *Registry) Pause(origin string, d time.Duration) error {
+func (r *Registry) Pause(origin string, d time.Duration) (err error) {
 	now := time.Now()
 	o, err := r.lockNamed(origin, now)
 	if err != nil {
 		return err
 	}
+	defer r.pauseShared(o.name, d, &err) // once the lock is free
 	defer o.unlock()
 	if d <= 0 {
 		o.pause.end()
@@ -517,12 +585,13 @@ func (r *Registry) Pause(origin string, d time.Duration) error {
 // Reset drops everything learned about an origin, its charges and its pauses,
 // and keeps what was configured. Requests that wait are judged again at once.
 // It is an error where origin is not one.
-func (r *Registry) Reset(origin string) error {
+func (r *Registry) Reset(origin string) (err error) {
 	now := time.Now()
 	o, err := r.lockNamed(origin, now)
 	if err != nil {
 		return err
 	}
+	defer r.resetShared(o.name, &err) // once the lock is free
 	defer o.unlock()
 	o.reset(now)
 	o.wakeAll(now)
@@ -533,13 +602,14 @@ func (r *Registry) Reset(origin string) error {
 func (o *origin) reset(now time.Time) {
 	o.pause.end()
 	o.backoff, o.lastStart, o.lastEnd = backoff{}, time.Time{}, time.Time{}
-	o.known, o.opened, o.waited, o.warned = nil, false, 0, false
+	o.known, o.opened, o.waited, o.warned, o.nested = nil, false, 0, false, false
 	for _, p := range o.partitions {
 		p.pause.end()
-		p.backoff, p.cap, p.smoother = backoff{}, concurrency{}, smoother{}
+		p.backoff, p.cap, p.smoother, p.learner = backoff{}, concurrency{}, smoother{}, learner{}
 		p.opening = opening{serial: p.opening.serial + 1}
 		p.slots = nil
 		p.configure()
+		p.shared.forget()
 		for pm := p.inFlight.oldest; pm != nil; pm = pm.younger {
 			pm.charges = nil
 		}
@@ -582,8 +652,8 @@ func (o *origin) wakeAll(now time.Time) {
 	o.wake(now)
 }
 
-// Close ends every wait with [ErrClosed], and refuses what comes after. It
-// always returns nil.
+// Close ends every wait with [ErrClosed], and refuses what comes after. Its
+// error is that of a shared ledger that could not take back what it had lent.
 func (r *Registry) Close() error {
 	r.init()
 	r.closed.Store(true)
@@ -599,8 +669,9 @@ func (r *Registry) Close() error {
 				drop(p.parked[0], 0, 0)
 			}
 			p.setAlarm(time.Time{})
+			p.closeShared()
 		}
 		o.unlock()
 	}
-	return nil
+	return r.detachShared()
 }

@@ -27,6 +27,7 @@ type origin struct {
 	waiting   int
 	waited    time.Duration // in all
 	warned    bool          // that it was much
+	nested    bool          // warned that a request waits for what its parent holds
 	known     []Policy      // announced, for partitions to come
 	opened    bool          // met, and announced nothing: partitions to come need not scout
 
@@ -48,6 +49,8 @@ type partition struct {
 	pause    pause
 	backoff  backoff
 	cap      concurrency
+	learner  learner
+	shared   *sharing // nil: this process alone
 
 	queue      queue
 	parked     []*waiter // waiting for their own next try, outside the queue
@@ -65,7 +68,7 @@ type partition struct {
 
 // newPartition is called with o.mu held.
 func (o *origin) newPartition(key partitionKey, now time.Time) *partition {
-	p := &partition{origin: o, key: key, number: o.created, lastUsed: now}
+	p := &partition{origin: o, key: key, number: o.created, lastUsed: now, shared: o.reg.newSharing()}
 	o.created++
 	if !o.opened {
 		p.opening.start(now)
