@@ -11,23 +11,16 @@ import (
 // processors. The other clients play under one condition of each row. The
 // results come back in order; seen, if not nil, is called with each as it
 // comes, one at a time, and with how many there will be.
-func PlayAll(rows []Row, scenarios []Scenario, clients []Client, seeds int, seen func(r Result, of int)) []Result {
+func PlayAll(scenarios []Scenario, clients []Client, seeds int, seen func(r Result, of int)) []Result {
 	type job struct {
 		Scenario
 		client Client
 		seed   uint64
 	}
-	compare := map[string]Condition{}
-	for _, row := range rows {
-		compare[row.Name] = row.Compare
-		if row.Compare == (Condition{}) {
-			compare[row.Name] = Condition{quotas[0], 16, trips[1]}
-		}
-	}
 	var jobs []job
 	for _, s := range scenarios {
 		for _, c := range clients {
-			if c.Name != Heed.Name && s.Condition != compare[s.Row] {
+			if c.Name != Heed.Name && !s.Compared {
 				continue
 			}
 			for seed := range seeds {

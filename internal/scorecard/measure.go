@@ -27,6 +27,7 @@ type figures struct {
 	after      int64   // refused after the first event
 	mine, best float64 // accepted requests that count for the share; the oracle's
 	whole      float64 // the quota for that time
+	spared     float64 // accepted requests of an oracle that leaves one unit, or 0
 	problems   []string
 }
 
@@ -42,7 +43,7 @@ func (v view) result(c Client) Result {
 		Row: s.Row, Variant: s.Variant, Condition: s.Condition.String(), Client: c.Name, Seed: v.seed,
 		Accepted: t.Accepted, Refused: t.Refused, After: f.after, Early: t.Early,
 		Share:   f.mine / max(1, f.best),
-		OfQuota: f.mine / max(1, f.whole), Oracle: f.best / max(1, f.whole),
+		OfQuota: f.mine / max(1, f.whole), Oracle: f.best / max(1, f.whole), Sparing: f.spared / max(1, f.whole),
 		PeakInWindow: t.PeakInWindow, PeakInFlight: t.PeakInFlight,
 		ForeignServed: 1, Jain: 1, Problems: f.problems,
 	}
@@ -130,11 +131,16 @@ func overall(v view) figures {
 		m.roll(int64(to))
 		to = time.Duration(m.start)
 	}
+	var spared []time.Duration
+	for _, e := range s.plan(sparing, v.seed, v.began) {
+		spared = append(spared, e.arrival())
+	}
 	return figures{
-		after: v.refusedAfter(v.told(0, refused)),
-		mine:  count(v.arrivals(), from, to),
-		best:  count(v.oracle(from, to), from, to),
-		whole: float64(s.Quota.Units) * float64(to-from) / float64(s.Quota.Window),
+		after:  v.refusedAfter(v.told(0, refused)),
+		spared: count(spared, from, to),
+		mine:   count(v.arrivals(), from, to),
+		best:   count(v.oracle(from, to), from, to),
+		whole:  float64(s.Quota.Units) * float64(to-from) / float64(s.Quota.Window),
 	}
 }
 

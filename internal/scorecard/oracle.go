@@ -45,7 +45,7 @@ type oracle struct {
 	spaces   [][]int64
 	last     []meter // what meters will be after the plan, where fresh
 	fresh    bool
-	added    int // to last, since it was made
+	added    int        // to last, since it was made
 	plan     []step     // what will arrive, in order
 	mine     int        // of it, the oracle's own
 	answers  []delivery // on their way back, in order

@@ -19,6 +19,7 @@ type Result struct {
 	Share   float64 // of what the oracle got accepted
 	OfQuota float64 // accepted, over windows times quota
 	Oracle  float64 // the same of the oracle
+	Sparing float64 // the same of an oracle that leaves one unit of each window and is never told to wait; 0: not asked
 
 	PeakInWindow int64
 	PeakInFlight int64

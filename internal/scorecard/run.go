@@ -18,9 +18,15 @@ import (
 )
 
 // Play runs the scenario with a client in a bubble of virtual time.
-func (s Scenario) Play(c Client, seed uint64) (r Result) {
-	bubble(func() { r = s.play(c, seed) })
-	return r
+func (s Scenario) Play(c Client, seed uint64) Result {
+	v := s.watch(c, seed)
+	return v.result(c)
+}
+
+// watch is Play without measuring.
+func (s Scenario) watch(c Client, seed uint64) (v view) {
+	bubble(func() { v = s.play(c, seed) })
+	return v
 }
 
 // bubble runs f in virtual time, in tests and outside of them. It returns when
@@ -31,8 +37,8 @@ func bubble(f func()) {
 	synctest.Test(new(testing.T), func(*testing.T) { f() })
 }
 
-// play is Play within the bubble.
-func (s Scenario) play(c Client, seed uint64) Result {
+// play is watch within the bubble.
+func (s Scenario) play(c Client, seed uint64) view {
 	time.Sleep(s.offset(seed))
 	config := s.config(seed)
 	config.Record = true
@@ -75,7 +81,7 @@ func (s Scenario) play(c Client, seed uint64) Result {
 	}
 	all.Wait()
 	v.waits = p.waits
-	return v.result(c)
+	return v
 }
 
 // A play is a run in progress.
