@@ -30,6 +30,9 @@ import (
 //	at        when the response was received
 //	means     one statement of what it means, as statements writes it
 //
+// The mark is about names, forms and meaning. Where the source gave no whole
+// response, its other numbers are made up to go with the ones it gave.
+//
 // and goes on with the response.
 type fixture struct {
 	file    string
@@ -478,6 +481,9 @@ func TestDialectTableIsWellFormed(t *testing.T) {
 				t.Errorf("%s: the index does not know origins like %q", d.Name, o)
 			}
 		}
+		if d.Sign != "" {
+			check(d, d.Sign)
+		}
 		for name := range strings.FieldsSeq(d.Bucket) {
 			check(d, name)
 		}
@@ -584,7 +590,7 @@ func TestWantsBody(t *testing.T) {
 		{"https://api.linear.app", 200, "", false},
 		{"https://api.linear.app", 404, "", false},
 		{"https://api.example.com", 400, "", false},
-		{"https://git.example.com", 403, "X-Github-Request-Id", true},
+		{"https://git.example.com", 403, "X-Github-Media-Type", true},
 		{"https://proxy.example.com", 403, "Sforce-Limit-Info", true},
 		{"https://api.example.org", 409, "", true},
 	} {

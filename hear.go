@@ -28,7 +28,7 @@ func (p *partition) hear(now time.Time, pm *Permit, status int, a *Announcement)
 				c.slot.refund(now, c)
 				c.n = 0
 			default:
-				c.slot.settle(now, c)
+				c.slot.settle(now, pm.start, c)
 			}
 		}
 		p.fade(now)
@@ -123,7 +123,7 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 		return
 	}
 	c := pm.charge(s)
-	s.settle(now, c)
+	s.settle(now, pm.start, c)
 	room := s.ledger.room(now, &s.policy)
 	capped := s.ledger.hear(now, pm.start, c, &s.policy, statement{
 		remaining: lim.Remaining, reset: lim.Reset, resolution: lim.Resolution, refused: refused,
@@ -164,7 +164,7 @@ func (p *partition) announced(now time.Time, pol Policy) *slot {
 			// Whatever is in flight may or may not be counted in what was said.
 			c := s.take(now, p.cost(s, &ask{opts: &noOptions}))
 			if pm.answered {
-				s.settle(now, &c)
+				s.settle(now, pm.start, &c)
 			}
 			pm.charges = append(pm.charges, c)
 		}

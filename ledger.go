@@ -51,6 +51,10 @@ const (
 	shapeRefill        // steadily
 )
 
+// flows reports whether units come back one by one, so that no reset has to be
+// planned for.
+func (l *ledger) flows() bool { return l.shape == shapeSliding || l.shape == shapeRefill }
+
 // convinced is how many answers have to speak for a shape other than shapeReset.
 const convinced = 3
 
@@ -102,7 +106,7 @@ func (l *ledger) turn(now time.Time, p *Policy) (probe bool) {
 	if until.IsZero() || now.Before(until) {
 		return false
 	}
-	if l.shape == shapeSliding || l.shape == shapeRefill && l.stated { // nothing turns
+	if l.flows() && (l.stated || l.shape == shapeSliding) { // nothing turns
 		l.earliest, l.opens, l.closed = time.Time{}, time.Time{}, time.Time{}
 		return false
 	}
@@ -228,8 +232,8 @@ func (l *ledger) refund(c *charge) {
 
 // settle closes a request's account without news: its answer said nothing
 // of this policy, or none will come.
-func (l *ledger) settle(now time.Time, c *charge, p *Policy) {
-	l.own.done(now, c.n, p.Quota, p.Window)
+func (l *ledger) settle(now, start time.Time, c *charge, p *Policy) {
+	l.own.done(now, start, c.n, p.Quota, p.Window)
 	l.answered += c.n
 }
 
@@ -310,7 +314,7 @@ func (l *ledger) learnShape(now, start time.Time, c *charge, p *Policy, r int64,
 	}
 	// If the window slides, what was answered before c went, and less than a
 	// window ago for certain, is counted in what c's answer says …
-	counted := l.own.between(now.Add(now.Sub(start)-p.Window), start)
+	counted := l.own.between(now.Add(-p.Window), start)
 	if r > p.Quota-counted-c.n {
 		l.shape, l.fits, l.foreign = shapeReset, 0, 0
 		return
@@ -364,7 +368,7 @@ func (l *ledger) learnRefill(p *Policy, least int64) {
 // stale reports whether an answer belongs to an epoch that is over: it was
 // sent in one, and the reset it names is not clearly a later one.
 func (l *ledger) stale(start time.Time, c *charge, s statement) bool {
-	if c.epoch == l.epoch || l.shape == shapeSliding || l.shape == shapeRefill {
+	if c.epoch == l.epoch || l.flows() {
 		return false
 	}
 	if s.reset < 0 || l.last.IsZero() {

@@ -148,7 +148,7 @@ func (pm *Permit) end(unsent bool) {
 		if unsent {
 			c.slot.refund(now, c)
 		} else {
-			c.slot.over(now, c, pm.bytes())
+			c.slot.over(now, pm.start, c, pm.bytes())
 		}
 	}
 	pm.endShared(unsent)

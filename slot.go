@@ -165,28 +165,28 @@ func (s *slot) refund(now time.Time, c *charge) {
 }
 
 // settle says that c's answer came, or will not, and said nothing of this policy.
-func (s *slot) settle(now time.Time, c *charge) {
+func (s *slot) settle(now, start time.Time, c *charge) {
 	if c.settled {
 		return
 	}
 	c.settled = true
 	if s.policy.Unit != UnitConcurrentRequests && s.bucket == nil {
-		s.ledger.settle(now, c, &s.policy)
+		s.ledger.settle(now, start, c, &s.policy)
 	}
 }
 
 // over says that c's request is over, bodies and all; bytes is what they held.
-func (s *slot) over(now time.Time, c *charge, bytes int64) {
-	s.settle(now, c)
+func (s *slot) over(now, start time.Time, c *charge, bytes int64) {
+	s.settle(now, start, c)
 	s.inFlight -= c.n
 	if s.policy.Unit == UnitContentBytes && bytes >= 0 {
-		s.ledger.correct(now, c, bytes, &s.policy)
+		s.ledger.correct(now, start, c, bytes, &s.policy)
 		s.estimate = max(bytes, s.estimate-s.estimate/8)
 	}
 }
 
 // correct replaces an estimate of bytes by what they were.
-func (l *ledger) correct(now time.Time, c *charge, n int64, p *Policy) {
+func (l *ledger) correct(now, start time.Time, c *charge, n int64, p *Policy) {
 	more := n - c.n
 	if c.epoch == l.epoch {
 		l.left -= more
@@ -196,7 +196,7 @@ func (l *ledger) correct(now time.Time, c *charge, n int64, p *Policy) {
 	l.sent += more
 	l.answered += more
 	l.own.inFlight += more
-	l.own.done(now, more, p.Quota, p.Window)
+	l.own.done(now, start, more, p.Quota, p.Window)
 }
 
 // turn begins a new window where the present one is over; it reports whether
