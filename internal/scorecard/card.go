@@ -7,11 +7,11 @@ import (
 	"sync"
 )
 
-// PlayAll plays every scenario with every client under the seeds 1 to seeds, on
-// all processors, and returns the results in that order. Clients other than
-// heed play with 16 goroutines only. seen, if not nil, is called with each
-// result as it comes, one at a time.
-func PlayAll(scenarios []Scenario, clients []Client, seeds int, seen func(Result)) []Result {
+// PlayAll plays every scenario with heed under the seeds 1 to seeds, on all
+// processors. The other clients play under one condition of each row. The
+// results come back in order; seen, if not nil, is called with each as it
+// comes, one at a time, and with how many there will be.
+func PlayAll(scenarios []Scenario, clients []Client, seeds int, seen func(r Result, of int)) []Result {
 	type job struct {
 		Scenario
 		client Client
@@ -20,7 +20,7 @@ func PlayAll(scenarios []Scenario, clients []Client, seeds int, seen func(Result
 	var jobs []job
 	for _, s := range scenarios {
 		for _, c := range clients {
-			if c.Name != Heed.Name && s.Goroutines != 16 {
+			if c.Name != Heed.Name && !s.Compared {
 				continue
 			}
 			for seed := range seeds {
@@ -39,7 +39,7 @@ func PlayAll(scenarios []Scenario, clients []Client, seeds int, seen func(Result
 				results[i] = j.Play(j.client, j.seed)
 				if seen != nil {
 					mu.Lock()
-					seen(results[i])
+					seen(results[i], len(jobs))
 					mu.Unlock()
 				}
 			}
