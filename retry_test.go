@@ -475,8 +475,8 @@ func TestCancelledRightAfterLeaveToTryAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		tr := &heed.Transport{Base: base, Registry: r}
-		if _, err := tr.RoundTrip(get(ctx, site)); err == nil {
-			t.Error("no error") // go-retryablehttp may or may not see it
+		if _, err := tr.RoundTrip(get(ctx, site)); !errors.Is(err, errCancelled) {
+			t.Errorf("error %v, want %v", err, errCancelled)
 		}
 		if o := r.Snapshot()[0]; o.InFlight != 0 || o.Waiting != 0 {
 			t.Errorf("%d in flight, %d waiting", o.InFlight, o.Waiting)
