@@ -219,11 +219,11 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 	}
 	before := b.began
 	fresh := b.event(now, pm.start) && !pm.doubted
-	limit := !p.explains(a) && p.learner.suspects(pm, status)
-	if limit {
-		p.learnRefused(now, pm, fresh)
-	}
 	hint := hintOf(a, o.limits.IgnoreHeaders)
+	limit := !p.explains(a) && p.suspects(now, pm, status)
+	if limit {
+		p.learnRefused(now, pm, fresh, whole && hint > 0)
+	}
 	switch {
 	case hint > 0:
 		p.refusedUntil(now, pm, hint, fresh, whole, b.n, a)

@@ -94,7 +94,7 @@ func (s *slot) pace(now time.Time, waiting int64, sm *Smoothing) float64 {
 // paced reports whether demand would outrun what is left before the time
 // ahead is over. Once it has, half of that keeps it so.
 func (s *slot) paced(now time.Time, ahead time.Duration, waiting, left float64, sm *Smoothing) bool {
-	if sm.Strict || sm.Velocity < 1 {
+	if sm.always() {
 		return true
 	}
 	want := waiting + s.demand.over(now, s.span(now), ahead)
@@ -103,6 +103,10 @@ func (s *slot) paced(now time.Time, ahead time.Duration, waiting, left float64, 
 	}
 	return want > left
 }
+
+// always reports whether every request is to be paced, whatever the demand and
+// whether or not it wants to wait.
+func (sm *Smoothing) always() bool { return sm.Strict || sm.Velocity < 1 }
 
 // micro is the length of a micro-interval within a window.
 func micro(sm *Smoothing, window time.Duration) time.Duration {
