@@ -249,6 +249,7 @@ func (p *partition) setLearnedRate(now time.Time, r float64) {
 		s.bucket.SetLimitAt(now, rate.Limit(r))
 	}
 	s.policy = Policy{Name: learnedPolicy, Quota: 1, Window: perUnit(r), Burst: 1, Unit: UnitRequests}
+	s.terms = s.policy
 	p.news = true
 }
 

@@ -46,7 +46,7 @@ func (d *demand) over(now time.Time, span, ahead time.Duration) float64 {
 
 // span is the time over which demand for a slot is measured.
 func (s *slot) span(now time.Time) time.Duration {
-	w := s.policy.Window
+	w := s.terms.Window
 	if w == 0 {
 		w = s.ledger.until().Sub(now)
 	}
@@ -57,7 +57,7 @@ func (s *slot) span(now time.Time) time.Duration {
 // window, +Inf where that is no question. waiting are the units asked for by
 // those in the queue.
 func (s *slot) pace(now time.Time, waiting int64, sm *Smoothing) float64 {
-	p := &s.policy
+	p := &s.terms
 	if sm.Off || p.Unit == UnitConcurrentRequests || s.bucket != nil {
 		return math.Inf(1)
 	}
