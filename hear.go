@@ -83,6 +83,9 @@ func (p *partition) accepted(now time.Time, pm *Permit, told bool) {
 // hearPolicies takes in the policies and service limits of an announcement;
 // it reports whether a remaining count was among them.
 func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement) (told bool) {
+	if !a.Date.IsZero() {
+		p.origin.clock.hear(now, pm.start, a.Date)
+	}
 	for _, pol := range a.Policies {
 		if pol.Unit == "" {
 			pol.Unit = UnitRequests
@@ -104,15 +107,20 @@ func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement) (to
 		}
 		s.lastSaid, s.onRefusals = now, a.Refused && (made || s.onRefusals)
 		told = told || lim.Remaining >= 0
-		p.hearLimit(now, pm, s, lim, a.Refused)
+		p.hearLimit(now, pm, s, lim, a.Refused, a.Date)
 	}
 	return told
 }
 
-func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLimit, refused bool) {
+func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLimit, refused bool, date time.Time) {
+	if c := &p.origin.clock; lim.Clock && lim.Reset > 0 && !date.IsZero() {
+		by := time.Duration(0)
+		lim.Reset, by = c.until(now, date.Add(lim.Reset))
+		lim.Resolution += by
+	}
 	if lim.Reset >= 0 {
 		if s.policy.Window == 0 && lim.Remaining != 0 { // a window is as long as the longest wait for its end
-			s.terms.Window = max(s.terms.Window, lim.Reset)
+			s.terms.Window, s.ledger.inferred = max(s.terms.Window, lim.Reset), true
 		}
 		s.resetSaid = now.Add(min(lim.Reset, p.origin.limits.MaxRetryAfter))
 	}

@@ -63,6 +63,8 @@ func (s *slot) resize(p Policy) {
 	s.policy, s.terms = p, p
 	if p.Window == 0 && s.source == SourceAnnounced {
 		s.terms.Window = known
+	} else {
+		s.ledger.inferred = false
 	}
 	if s.source != SourceConfigured || p.Burst <= 0 || p.Window <= 0 {
 		s.bucket = nil

@@ -19,6 +19,7 @@ type origin struct {
 	created    int       // partitions ever made: each one's number
 	lastUsed   time.Time // by Acquire, Observe or Release
 
+	clock     serverClock
 	pause     pause
 	backoff   backoff
 	lastStart time.Time
