@@ -146,20 +146,30 @@ func (l listener) Accept() (net.Conn, error) {
 func (l listener) Close() error   { l.stop(); return nil }
 func (l listener) Addr() net.Addr { return &net.IPAddr{} }
 
-// registry is a quiet registry with limits for all origins.
-func registry(t *testing.T, l heed.Limits) *heed.Registry {
+// listening is a registry that logs nothing and tells onEvent.
+func listening(t *testing.T, l heed.Limits, onEvent func(heed.Event)) *heed.Registry {
 	t.Helper()
-	r, err := heed.NewRegistry(heed.Config{Default: l, Logger: slog.New(slog.DiscardHandler)})
+	r, err := heed.NewRegistry(heed.Config{Default: l, Logger: slog.New(slog.DiscardHandler), OnEvent: onEvent})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r
 }
 
-// quiet is a transport over base with a quiet registry.
+// quiet is a transport over base with a registry that logs nothing.
 func quiet(t *testing.T, base http.RoundTripper, l heed.Limits) *heed.Transport {
 	t.Helper()
-	return &heed.Transport{Base: base, Registry: registry(t, l)}
+	return &heed.Transport{Base: base, Registry: listening(t, l, nil)}
+}
+
+// warned is a registry that logs warnings to log.
+func warned(t *testing.T, l heed.Limits, log io.Writer) *heed.Registry {
+	t.Helper()
+	r, err := heed.NewRegistry(heed.Config{Default: l, Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
 }
 
 func get(ctx context.Context, url string) *http.Request {
@@ -745,6 +755,19 @@ func TestTraceTellsWhatARequestWaitedFor(t *testing.T) {
 	})
 }
 
+func TestTraceTellsTheLatestCause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := quiet(t, &script{answers: []string{"200"}}, heed.Limits{MinInterval: time.Minute})
+		sendOne(t, tr, get(t.Context(), site))
+		time.AfterFunc(time.Second, func() { tr.Registry.Pause(site, time.Hour) })
+		var trace heed.Trace
+		sendOne(t, tr, get(heed.WithTrace(t.Context(), &trace), site))
+		if trace.Cause != heed.CausePause || trace.Waited != time.Hour+time.Second {
+			t.Errorf("%+v", trace)
+		}
+	})
+}
+
 func TestCostIsChargedOnTheFirstOriginOnly(t *testing.T) {
 	for path, want := range map[string]string{
 		"/other":  "https://api.example.org 5, https://other.example.org 1",
@@ -814,6 +837,29 @@ func TestRequestCanAskForALongerInterval(t *testing.T) {
 		}
 		if want := []time.Duration{10 * time.Second, 2 * time.Second, 2 * time.Second}; !slices.Equal(base.gaps(), want) {
 			t.Errorf("intervals %v, want %v", base.gaps(), want)
+		}
+	})
+}
+
+// A request that never left gives back its place in the interval.
+func TestIntervalIsFromTheLastRequestSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		base := &script{answers: []string{"200"}}
+		unreachable := false
+		tr := quiet(t, baseFunc(func(req *http.Request) (*http.Response, error) {
+			if unreachable {
+				return nil, &net.OpError{Op: "dial", Err: errAny}
+			}
+			return base.RoundTrip(req)
+		}), heed.Limits{MinInterval: time.Minute})
+		sendOne(t, tr, get(t.Context(), site))
+		time.Sleep(90 * time.Second)
+		unreachable = true
+		tr.RoundTrip(get(t.Context(), site))
+		unreachable = false
+		sendOne(t, tr, get(t.Context(), site))
+		if want := []time.Duration{90 * time.Second}; !slices.Equal(base.gaps(), want) {
+			t.Errorf("intervals %v", base.gaps())
 		}
 	})
 }
@@ -932,19 +978,13 @@ func TestAuthenticationInsideIsDelayedButNotStopped(t *testing.T) {
 func TestSlotHeldByTheOneWhoWaitsForItIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		r, err := heed.NewRegistry(heed.Config{
-			Default: heed.Limits{MaxConcurrent: 1},
-			Logger:  slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := warned(t, heed.Limits{MaxConcurrent: 1}, &log)
 		inner := &authorized{base: &script{answers: []string{"200"}}, ctx: (*http.Request).Context}
 		tr := &heed.Transport{Base: inner, Registry: r}
 		inner.tokens = &http.Client{Transport: &heed.Transport{Base: inner.base, Registry: r}}
 		for range 3 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			_, err = tr.RoundTrip(get(ctx, site))
+			_, err := tr.RoundTrip(get(ctx, site))
 			cancel()
 			var limit *heed.LimitError
 			if !errors.As(err, &limit) || limit.Reason != heed.ReasonDeadline || limit.Cause != heed.CauseConcurrency {
@@ -967,20 +1007,20 @@ func TestSlotHeldByTheOneWhoWaitsForItIsReported(t *testing.T) {
 func TestSlotOfAnotherOriginIsNotReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		r, err := heed.NewRegistry(heed.Config{
-			Default: heed.Limits{MinInterval: time.Second, MaxConcurrent: 1},
-			Logger:  slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		r := warned(t, heed.Limits{MaxConcurrent: 1}, &log)
+		base := baseFunc(func(req *http.Request) (*http.Response, error) {
+			time.Sleep(10 * time.Second)
+			return reply(200, ""), nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		inner := &authorized{base: &script{answers: []string{"200"}}, ctx: (*http.Request).Context}
-		tr := &heed.Transport{Base: inner, Registry: r}
-		inner.tokens = &http.Client{Transport: &heed.Transport{Base: inner.base, Registry: r}}
-		sendOne(t, &heed.Transport{Base: inner.base, Registry: r}, get(t.Context(), site)) // so that the token waits
-		sendOne(t, tr, get(t.Context(), "https://other.example.org"))
-		if log.Len() > 0 {
-			t.Error(log.String())
+		inner := &authorized{base: base, ctx: (*http.Request).Context, tokens: &http.Client{Transport: &heed.Transport{Base: base, Registry: r}}}
+		var all sync.WaitGroup
+		all.Go(func() { sendOne(t, inner.tokens.Transport, get(t.Context(), site)) })
+		synctest.Wait()
+		began := time.Now()
+		sendOne(t, &heed.Transport{Base: inner, Registry: r}, get(t.Context(), "https://other.example.org"))
+		all.Wait()
+		if log.Len() > 0 || time.Since(began) != 30*time.Second {
+			t.Errorf("after %v: %s", time.Since(began), &log)
 		}
 	})
 }
@@ -991,35 +1031,28 @@ func TestEventsAreToldOnTheRequestsGoroutineWithNoLockHeld(t *testing.T) {
 		var kinds []string
 		var r *heed.Registry
 		deep := false
-		r, err := heed.NewRegistry(heed.Config{
-			Default: heed.Limits{MinInterval: time.Second},
-			Logger:  slog.New(slog.DiscardHandler),
-			OnEvent: func(e heed.Event) {
-				if !mu.TryLock() || deep {
-					return // of the calls below
-				}
-				defer mu.Unlock()
-				deep = true
-				defer func() { deep = false }()
-				kinds = append(kinds, e.Kind.String())
-				stack := make([]byte, 16<<10)
-				stack = stack[:runtime.Stack(stack, false)]
-				if !bytes.Contains(stack, []byte("TestEventsAreTold")) {
-					t.Errorf("%v was told elsewhere: %s", e.Kind, stack)
-				}
-				if e.Origin != site {
-					t.Errorf("%+v", e)
-				}
-				r.Check(get(t.Context(), site))
-				r.Snapshot()
-				r.SetLimits("https://other.example.org", heed.Limits{})
-				r.Pause("https://other.example.org", time.Second)
-				r.Reset("https://other.example.org")
-			},
+		r = listening(t, heed.Limits{MinInterval: time.Second}, func(e heed.Event) {
+			if !mu.TryLock() || deep {
+				return // of the calls below
+			}
+			defer mu.Unlock()
+			deep = true
+			defer func() { deep = false }()
+			kinds = append(kinds, e.Kind.String())
+			stack := make([]byte, 16<<10)
+			stack = stack[:runtime.Stack(stack, false)]
+			if !bytes.Contains(stack, []byte("TestEventsAreTold")) {
+				t.Errorf("%v was told elsewhere: %s", e.Kind, stack)
+			}
+			if e.Origin != site {
+				t.Errorf("%+v", e)
+			}
+			r.Check(get(t.Context(), site))
+			r.Snapshot()
+			r.SetLimits("https://other.example.org", heed.Limits{})
+			r.Pause("https://other.example.org", time.Second)
+			r.Reset("https://other.example.org")
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
 		tr := &heed.Transport{Base: &script{answers: []string{"429 Retry-After: 5", "200"}}, Registry: r}
 		sendOne(t, tr, get(t.Context(), site))
 		want := []string{"admitted", "paused", "refused", "waiting", "resumed", "retried", "admitted", "answered"}
@@ -1041,6 +1074,16 @@ func TestPanicLeaksNothing(t *testing.T) {
 			})
 		})
 	}
+	t.Run("waiting, second time", func(t *testing.T) {
+		n := 0
+		panicOnce(t, func(*heed.Transport, *atomic.Bool) {}, func(e heed.Event, _ *atomic.Bool) {
+			if e.Kind == heed.EventWaiting {
+				if n++; n == 2 {
+					panic("waiting")
+				}
+			}
+		})
+	})
 	t.Run("base", func(t *testing.T) {
 		panicOnce(t, func(tr *heed.Transport, armed *atomic.Bool) {
 			base := tr.Base
@@ -1104,18 +1147,11 @@ func panicOnce(t *testing.T, setup func(*heed.Transport, *atomic.Bool), onEvent 
 			resp.Body = opened()
 			return resp, nil
 		})
-		r, err := heed.NewRegistry(heed.Config{
-			Default: heed.Limits{MinInterval: time.Second, MaxConcurrent: 1},
-			Logger:  slog.New(slog.DiscardHandler),
-			OnEvent: func(e heed.Event) {
-				if onEvent != nil {
-					onEvent(e, &armed)
-				}
-			},
+		r := listening(t, heed.Limits{MinInterval: time.Second, MaxConcurrent: 1}, func(e heed.Event) {
+			if onEvent != nil {
+				onEvent(e, &armed)
+			}
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
 		tr := &heed.Transport{Base: base, Registry: r}
 		setup(tr, &armed)
 		sendOne(t, tr, get(t.Context(), site))
