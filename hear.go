@@ -28,7 +28,7 @@ func (p *partition) hear(now time.Time, pm *Permit, status int, a *Announcement)
 				c.slot.refund(now, c)
 				c.n = 0
 			default:
-				c.slot.settle(now, c)
+				c.slot.settle(now, pm.start, c)
 			}
 		}
 		p.fade(now)
@@ -63,13 +63,13 @@ func (p *partition) answered(now time.Time, pm *Permit) {
 func (p *partition) accepted(now time.Time, pm *Permit, told bool) {
 	o := p.origin
 	p.lastWell = now
-	if !pm.start.Before(p.backoff.began) {
-		p.backoff.n = 0
+	if pm.start.After(p.backoff.began) {
+		p.backoff.over()
 	}
-	if !pm.start.Before(o.backoff.began) {
-		o.backoff.n = 0
+	if pm.start.After(o.backoff.began) {
+		o.backoff.over()
 	}
-	if p.pause.doubtful && (pm.path != p.pause.path || !pm.start.Before(p.pause.began)) {
+	if p.pause.doubtful && (pm.path != p.pause.path || pm.start.After(p.pause.began)) {
 		p.pause.end() // not an outage: something here succeeds
 	}
 	p.cap.well()
@@ -95,13 +95,14 @@ func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement) (to
 		if s == nil && lim.PartitionKey != "" {
 			s = p.slot(SourceAnnounced, lim.Policy, "", "") // the policy names no partition key
 		}
+		made := s == nil || s.lastSaid.Equal(now) && s.ledger.said.IsZero()
 		if s == nil {
 			s = p.announced(now, Policy{Name: lim.Policy, Unit: cmp.Or(lim.Unit, UnitRequests), PartitionKey: lim.PartitionKey})
 		}
 		if s == nil {
 			continue
 		}
-		s.lastSaid = now
+		s.lastSaid, s.onRefusals = now, a.Refused && (made || s.onRefusals)
 		told = told || lim.Remaining >= 0
 		p.hearLimit(now, pm, s, lim, a.Refused)
 	}
@@ -122,7 +123,7 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 		return
 	}
 	c := pm.charge(s)
-	s.settle(now, c)
+	s.settle(now, pm.start, c)
 	room := s.ledger.room(now, &s.policy)
 	capped := s.ledger.hear(now, pm.start, c, &s.policy, statement{
 		remaining: lim.Remaining, reset: lim.Reset, resolution: lim.Resolution, refused: refused,
@@ -163,7 +164,7 @@ func (p *partition) announced(now time.Time, pol Policy) *slot {
 			// Whatever is in flight may or may not be counted in what was said.
 			c := s.take(now, p.cost(s, &ask{opts: &noOptions}))
 			if pm.answered {
-				s.settle(now, &c)
+				s.settle(now, pm.start, &c)
 			}
 			pm.charges = append(pm.charges, c)
 		}
@@ -220,7 +221,7 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 	fresh := b.event(now, pm.start) && !pm.doubted
 	limit := !p.explains(a) && p.learner.suspects(pm, status)
 	if limit {
-		p.learnRefused(now, pm)
+		p.learnRefused(now, pm, fresh)
 	}
 	hint := hintOf(a, o.limits.IgnoreHeaders)
 	switch {
@@ -229,12 +230,15 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 	case p.inFlightLearned() != nil:
 		// It goes again when another one ends.
 	case limit && p.learner.low > 0:
-		if wait := p.learner.pauseFor(now); fresh && p.pause.extend(now.Add(wait)) {
+		if wait := p.learner.pauseFor(now, b.n); fresh && p.pause.extend(now.Add(wait)) {
 			p.opening.restart(now)
 			p.paused(now, Event{Cause: CausePolicy, Policy: learnedPolicy, Wait: wait, InARow: b.n})
 		}
 	default:
-		wait := backoffWait(b.n, o.limits.MinBackoff, o.limits.MaxBackoff)
+		if fresh || b.blind == 0 {
+			b.blind++
+		}
+		wait := backoffWait(b.blind, o.limits.MinBackoff, o.limits.MaxBackoff)
 		pm.retryAt = now.Add(wait)
 		if fresh && (limit || !p.succeededSince(before, now)) && p.pause.extend(now.Add(wait)) {
 			p.pause.doubtful, p.pause.path, p.pause.began, p.pause.tried = true, pm.path, now, false
@@ -373,5 +377,5 @@ func (p *partition) remaining(now time.Time) int64 {
 			least = r
 		}
 	}
-	return least
+	return p.shared.least(least)
 }

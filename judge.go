@@ -10,6 +10,7 @@ import (
 type verdict struct {
 	at     time.Time // not before this; the instant it was judged at: it may go
 	events bool      // at alone does not free it: something has to happen first
+	asks   bool      // a shared ledger has to be asked, and nothing else holds it
 	cause  Cause
 	policy string
 }
@@ -79,6 +80,7 @@ func (p *partition) judge(now time.Time, a *ask, n int, units int64) verdict {
 		p.smooth(now)
 		v.hold(p.smoother.free(now, a.units()), true, CauseSmoother, p.smoother.policy)
 	}
+	p.judgeShared(now, a, &v)
 	return v
 }
 
@@ -151,6 +153,7 @@ func (p *partition) admit(now time.Time, a *ask) *Permit {
 	}
 	p.smoother.take(now, a.units())
 	pm.serial = p.opening.take(now)
+	pm.grant = p.shared.use()
 	if p.pause.doubtful && p.pause.holds(now) {
 		p.pause.tried, pm.doubted = true, true
 	}
@@ -256,6 +259,9 @@ func (p *partition) wakeHead(now time.Time) bool {
 	v := p.judge(now, &w.ask, 0, 0)
 	if !v.goes(now) {
 		w.cause, w.policy = v.cause, v.policy
+		if v.asks {
+			p.askLedger(w)
+		}
 		at := v.at
 		if v.events && !at.After(now) {
 			at = time.Time{} // an event will wake it

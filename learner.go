@@ -27,10 +27,14 @@ type learner struct {
 	last     time.Time // latest accepted answer
 	accepted int64     // in this cycle
 
+	marks [2]mark // in a long cycle, the beginnings of its latest two parts
+
 	blocked  bool      // refused, and nothing accepted since
 	began    time.Time // the block
 	refused  time.Time // when the latest refused request had been sent
 	refusals int64     // since the block began
+	probes   int       // refused in the block
+	tooFast  float64   // the pace at which it began
 
 	low, high float64 // bounds of the rate, in requests per second; 0: none learned
 	cycle     int64   // requests accepted in the cycle they were measured in
@@ -46,6 +50,7 @@ const (
 	learnedPolicy = "learned"
 	cautious      = 0.97 // the share of the rate that is used at first
 	near          = 1.1  // bounds no further apart than this are as good as known
+	markEvery     = 100  // accepted requests that make a part of a cycle, at least
 	attemptCost   = 200  // accepted requests over which a refusal is to be spread
 	idleGap       = 5 * time.Second
 )
@@ -54,23 +59,42 @@ const (
 func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 	l := &p.learner
 	if l.since.IsZero() || !l.blocked && l.idled(now) {
-		l.since, l.accepted, l.level = pm.start, 0, 0
+		l.begin(pm.start)
 	}
 	l.last = now
 	l.healthy.add(pm.path)
 	l.sick.remove(pm.path)
-	if l.blocked && !pm.start.Before(l.began) {
+	if l.blocked && pm.start.After(l.began) {
 		p.learnReopened(now)
 	}
 	l.accepted++
-	l.level = max(l.level, pm.level)
-	if l.low == 0 {
-		return
+	if m := &l.marks; l.low > 0 && l.accepted-m[1].n >= max(4*l.cycle, markEvery) {
+		m[0], m[1] = m[1], mark{now, l.accepted}
 	}
+	l.level = max(l.level, pm.level)
 	if p.queue.len > 0 {
 		l.pressed++
 	}
+	if s := p.inFlightLearned(); s != nil && l.pressed >= attemptCost*max(l.cost, 1) {
+		s.policy.Quota++ // is there more?
+		l.pressed = 0
+		p.news = true
+	}
+	if l.low == 0 {
+		return
+	}
 	p.setLearnedRate(now, l.pace())
+}
+
+// begin begins a cycle.
+func (l *learner) begin(now time.Time) {
+	l.since, l.accepted, l.level, l.marks = now, 0, 0, [2]mark{{at: now}, {at: now}}
+}
+
+// A mark is how many requests of a cycle had been accepted at an instant.
+type mark struct {
+	at time.Time
+	n  int64
 }
 
 // idled reports whether nothing was asked for so long that the time would
@@ -96,71 +120,98 @@ func (l *learner) suspects(pm *Permit, status int) bool {
 	return true
 }
 
-// learnRefused takes in a refusal that may tell of a limit.
-func (p *partition) learnRefused(now time.Time, pm *Permit) {
+// learnRefused takes in a refusal that may tell of a limit; fresh: it is an
+// event of its own.
+func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool) {
 	l := &p.learner
 	if pm.start.After(l.refused) {
 		l.refused = pm.start
 	}
 	if l.blocked {
 		l.refusals++
+		if fresh {
+			l.probes++
+		}
 		return
 	}
 	if s := p.inFlightLearned(); s != nil {
 		p.learnLevelAgain(now, pm, s)
 		return
 	}
-	if l.low == 0 && l.level < pm.level {
+	if l.low == 0 && l.level > 1 && l.level < pm.level {
 		p.learnLevel(now, int64(pm.level-1))
 		return
 	}
-	l.blocked, l.began, l.refusals = true, now, 1
+	l.block(now)
+}
+
+// block begins a block.
+func (l *learner) block(now time.Time) {
+	l.blocked, l.began, l.refusals, l.tooFast = true, now, 1, l.pace()
+	l.probes = 0
 }
 
 // learnReopened ends a block: the origin accepts again.
 func (p *partition) learnReopened(now time.Time) {
 	l := &p.learner
-	n, span := float64(max(l.accepted, 1)), max(now.Sub(l.since), time.Millisecond)
-	low, high := n/span.Seconds(), n/max(l.refused.Sub(l.since), time.Millisecond).Seconds()
-	if l.low > 0 && now.Sub(l.began) < span/20 { // barely too fast, after a slow rise
-		low = max(low, cautious*l.pace())
+	n, from := l.accepted, l.since
+	if m := l.marks[0]; m.n > 0 { // a long cycle: its latest part, at the latest pace
+		n, from = n-m.n, m.at
 	}
-	l.low, l.high = low, max(high, low)
-	l.cycle, l.cost = max(l.accepted, 1), l.refusals
+	low, high := rateOf(n, now.Sub(from)), rateOf(n, l.refused.Sub(from))
+	if l.low == 0 && l.probes == 0 { // a bunch may have been refused for being one
+		high = math.Inf(1)
+	}
+	if l.low > 0 {
+		high = min(high, l.tooFast)
+		if l.tooFast > near*l.low { // else what was taken for safe was not
+			low = max(low, min(l.low, high))
+		}
+		if l.probes == 0 { // a small bucket: half of what was too fast was not
+			low = max(low, l.tooFast/2)
+		}
+	}
+	l.low, l.high = low, max(low, high)
+	l.cycle, l.cost = max(n, 2), min(l.refusals, 8)
 	l.blocked, l.pressed = false, 0
-	l.since, l.accepted, l.level = now, 0, 0
+	l.begin(now)
 	p.setLearnedRate(now, l.pace())
 	p.emit(Event{Kind: EventLearned, Time: now, Policy: learnedPolicy, Quota: max(int64(low), 1), Window: perUnit(low) * time.Duration(max(int64(low), 1)),
 		Unit: UnitRequests, Learned: true, Remaining: -1})
 }
 
+func rateOf(n int64, d time.Duration) float64 {
+	return float64(max(n, 1)) / max(d, time.Millisecond).Seconds()
+}
+
 // pace is how fast requests go now, in requests per second.
 func (l *learner) pace() float64 {
+	base := l.low
 	if l.high > near*l.low { // between the bounds: doubling within half a cycle
-		up := l.low * math.Exp2(min(2*float64(l.pressed)/float64(l.cycle), 30))
-		if up < l.high {
-			return cautious * up
+		base = min(l.low*math.Exp2(min(2*float64(l.pressed)/float64(l.cycle), 30)), l.high) // high may be +Inf
+		if base < l.high {
+			return cautious * base
 		}
 	}
 	x := float64(l.pressed) / float64(attemptCost*max(l.cost, 1))
 	if x <= 1 {
-		return l.low * (cautious + (1-cautious)*x*x*x)
+		return base * (cautious + (1-cautious)*x*x*x)
 	}
 	x = 4 * (x - 1)
-	return l.low * (1 + (1-cautious)*x*x)
+	return base * (1 + (1-cautious)*x*x)
 }
 
 func perUnit(r float64) time.Duration { return time.Duration(float64(time.Second) / r) }
 
 // pauseFor is how long to wait after a refusal at a learned rate: until the
 // next unit, or until as much time has passed since the cycle began as what
-// was accepted takes at the upper bound; twice the former for every refusal
-// more in the block. 0: no rate is learned.
-func (l *learner) pauseFor(now time.Time) time.Duration {
+// was accepted takes at the upper bound; twice the former for every further
+// refusal in a row. 0: no rate is learned.
+func (l *learner) pauseFor(now time.Time, inARow int) time.Duration {
 	if l.low == 0 {
 		return 0
 	}
-	next := perUnit(l.low) << min(max(l.refusals-1, 0), 10)
+	next := perUnit(l.pace()) << min(max(inARow-1, 0), 10)
 	due := l.since.Add(perUnit(l.high) * time.Duration(l.accepted)).Sub(now)
 	return min(max(next, due), defaultMaxBackoff)
 }
@@ -170,6 +221,7 @@ func (p *partition) setLearnedRate(now time.Time, r float64) {
 	s := p.slot(SourceLearned, learnedPolicy, "", UnitRequests)
 	if s == nil {
 		s = &slot{source: SourceLearned, bucket: rate.NewLimiter(rate.Limit(r), 1)}
+		s.bucket.AllowN(now, 1) // the one that has just been accepted
 		p.slots = append(p.slots, s)
 	} else {
 		s.bucket.SetLimitAt(now, rate.Limit(r))
@@ -208,7 +260,7 @@ func (p *partition) learnLevelAgain(now time.Time, pm *Permit, s *slot) {
 		s.policy.Quota = int64(pm.level - 1)
 	default:
 		p.dropSlot(s)
-		l.blocked, l.began, l.refusals = true, now, 1
+		l.block(now)
 	}
 }
 

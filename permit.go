@@ -18,7 +18,8 @@ type Permit struct {
 	attempt int
 	serial  uint32 // of the opening it went under
 	waited  time.Duration
-	level   int // unanswered requests of the partition when it went, itself included
+	level   int   // unanswered requests of the partition when it went, itself included
+	grant   Grant // of a shared ledger; nil: there is none
 
 	charges   []charge
 	inline    [3]charge // so that the usual few need no memory of their own
@@ -102,7 +103,9 @@ func (pm *Permit) learn(now time.Time, status int, a *Announcement) {
 		}
 		pm.observed = true
 	}
+	before, first := pm.p.pauses(), status != 0 && !pm.answered
 	pm.p.hear(now, pm, status, a)
+	pm.tellLedger(now, a, first, before)
 	pm.p.wake(now)
 }
 
@@ -145,9 +148,10 @@ func (pm *Permit) end(unsent bool) {
 		if unsent {
 			c.slot.refund(now, c)
 		} else {
-			c.slot.over(now, c, pm.bytes())
+			c.slot.over(now, pm.start, c, pm.bytes())
 		}
 	}
+	pm.endShared(unsent)
 	p.inFlight.remove(pm)
 	o.inFlight--
 	if !pm.answered {

@@ -1,12 +1,17 @@
 package heed
 
-import "time"
+import (
+	"context"
+	"net/http"
+	"time"
+)
 
 // A waiter is one request that waits for its permit.
 type waiter struct {
 	ask
 	home   *partition
-	ready  chan struct{} // closed once permit or err is set
+	ctx    context.Context // its request's
+	ready  chan struct{}   // closed once permit or err is set
 	permit *Permit
 	err    error
 
@@ -137,8 +142,9 @@ func (q *queue) all(f func(w *waiter, n int, units int64)) {
 // An ask is what one request asks of its partition.
 type ask struct {
 	opts      *options
-	charged   bool      // opts.costs hold here: it is not another origin's redirect
-	path      string    // what it asks for, to tell endpoints apart
+	charged   bool   // opts.costs hold here: it is not another origin's redirect
+	path      string // what it asks for, to tell endpoints apart
+	req       *http.Request
 	number    uint64    // its place in line
 	attempt   int       // 1: the first
 	status    int       // of the answer that has it tried again; 0: none

@@ -31,6 +31,7 @@ type Registry struct {
 	ready  sync.Once
 	number atomic.Uint64 // of the latest request: its place in line
 	closed atomic.Bool
+	detach func() error // from the shared ledger; nil: there is none
 
 	limits   atomic.Pointer[overrides]
 	limitsMu sync.Mutex   // held by those who change limits
@@ -61,6 +62,7 @@ type Config struct {
 	Partition  func(*http.Request) string // what has a quota of its own; nil: a credential
 	Logger     *slog.Logger               // nil: slog.Default()
 	Dialects   []Dialect                  // of the user's own, asked before those heed knows
+	Ledger     Ledger                     // what several processes share; nil: this process alone
 	OnEvent    func(Event)                // called on the request's goroutine with no lock held; nil: none
 	IdleAfter  time.Duration              // how long an origin nobody uses is remembered; 0: an hour
 	MaxOrigins int                        // origins and partitions remembered; 0: 100 000
@@ -95,6 +97,7 @@ func (r *Registry) init() {
 		r.origins = make(map[string]*origin)
 		r.spellings = make(map[spelling]*origin)
 		r.limits.Store(&overrides{everyOrigin: Limits{}.withDefaults()})
+		r.attach()
 	})
 }
 
@@ -122,7 +125,7 @@ func (r *Registry) acquire(ctx context.Context, req *http.Request, a ask) (*Perm
 		a.number = r.number.Add(1)
 	}
 	a.opts = optionsOf(ctx)
-	a.path = pathOf(req)
+	a.path, a.req = pathOf(req), req
 	a.arrived = time.Now()
 	a.charged = len(a.opts.costs) > 0 && r.chargedHere(req)
 	p := r.enter(req, a.arrived)
@@ -189,9 +192,9 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 		a.deadline, a.maxWait = d, false
 	}
 	switch {
-	case a.opts.noWait:
+	case a.opts.noWait && !v.asks:
 		return nil, nil, p.refusal(now, v, ReasonNoWait)
-	case o.limits.MaxQueue > 0 && o.waiting >= o.limits.MaxQueue:
+	case o.limits.MaxQueue > 0 && !p.shared.busy() && o.waiting >= o.limits.MaxQueue:
 		return nil, nil, p.refusal(now, v, ReasonQueueFull)
 	case a.late(v.at):
 		return nil, nil, p.tooLate(now, a, v)
@@ -200,12 +203,15 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 		o.nested = true
 		p.emit(Event{Kind: eventNested, Time: now, Cause: v.cause})
 	}
-	w := &waiter{ask: *a, home: p, ready: make(chan struct{}), cause: v.cause, policy: v.policy}
+	w := &waiter{ask: *a, ctx: ctx, home: p, ready: make(chan struct{}), cause: v.cause, policy: v.policy}
 	p.join(now, w)
 	p.wake(now)
 	select {
 	case <-w.ready: // others that wait were held by something else
 	default:
+		if v.asks { // perhaps it need not wait
+			break
+		}
 		p.emit(Event{Kind: EventWaiting, Time: now, Cause: v.cause, Policy: v.policyName(), Wait: v.at.Sub(now), Total: o.waited, Attempt: a.attempt})
 	}
 	return w, nil, nil
@@ -343,10 +349,15 @@ func (r *Registry) lockPartition(o *origin, key partitionKey, now time.Time) *pa
 
 // partitionOf returns what tells the holder of a quota from another.
 func (r *Registry) partitionOf(req *http.Request) partitionKey {
+	return hashCredential(r.seed, r.credential(req))
+}
+
+// credential returns what a request's partition is told by: a secret.
+func (r *Registry) credential(req *http.Request) string {
 	if r.config.Partition != nil {
-		return hashCredential(r.seed, r.config.Partition(req))
+		return r.config.Partition(req)
 	}
-	return hashCredential(r.seed, credentialOf(req.Header))
+	return credentialOf(req.Header)
 }
 
 // originFor returns the state of a request's origin, made where there is none.
@@ -511,8 +522,8 @@ func (r *Registry) Check(req *http.Request) Decision {
 	a := ask{opts: optionsOf(req.Context()), path: pathOf(req), number: r.number.Load() + 1, arrived: now}
 	a.charged = len(a.opts.costs) > 0 && r.chargedHere(req)
 	p := r.enter(req, now)
-	defer p.origin.unlock()
 	if p.origin.limits.Unlimited {
+		p.origin.unlock()
 		return Decision{Allowed: true, Remaining: -1}
 	}
 	n, units := p.queue.ahead(&a)
@@ -520,7 +531,16 @@ func (r *Registry) Check(req *http.Request) Decision {
 	if n > 0 {
 		v.hold(now, false, CauseQueue, "")
 	}
-	return Decision{Allowed: v.goes(now), Wait: v.at.Sub(now), Cause: v.cause, Policy: v.policyName(), Remaining: p.remaining(now)}
+	d := Decision{Allowed: v.goes(now), Wait: v.at.Sub(now), Cause: v.cause, Policy: v.policyName(), Remaining: p.remaining(now)}
+	var q *Question
+	if v.asks {
+		q = p.question(&a)
+	}
+	p.origin.unlock()
+	if q != nil {
+		return p.checkShared(req, q, d)
+	}
+	return d
 }
 
 // A Decision is what [Registry.Check] found.
@@ -536,12 +556,13 @@ type Decision struct {
 // Pause holds all of an origin's requests for d, on top of what holds them
 // already: it never shortens a longer pause, and no cap shortens it. d <= 0
 // ends every pause of the origin. It is an error where origin is not one.
-func (r *Registry) Pause(origin string, d time.Duration) error {
+func (r *Registry) Pause(origin string, d time.Duration) (err error) {
 	now := time.Now()
 	o, err := r.lockNamed(origin, now)
 	if err != nil {
 		return err
 	}
+	defer r.pauseShared(o.name, d, &err) // once the lock is free
 	defer o.unlock()
 	if d <= 0 {
 		o.pause.end()
@@ -564,12 +585,13 @@ func (r *Registry) Pause(origin string, d time.Duration) error {
 // Reset drops everything learned about an origin, its charges and its pauses,
 // and keeps what was configured. Requests that wait are judged again at once.
 // It is an error where origin is not one.
-func (r *Registry) Reset(origin string) error {
+func (r *Registry) Reset(origin string) (err error) {
 	now := time.Now()
 	o, err := r.lockNamed(origin, now)
 	if err != nil {
 		return err
 	}
+	defer r.resetShared(o.name, &err) // once the lock is free
 	defer o.unlock()
 	o.reset(now)
 	o.wakeAll(now)
@@ -587,6 +609,7 @@ func (o *origin) reset(now time.Time) {
 		p.opening = opening{serial: p.opening.serial + 1}
 		p.slots = nil
 		p.configure()
+		p.shared.forget()
 		for pm := p.inFlight.oldest; pm != nil; pm = pm.younger {
 			pm.charges = nil
 		}
@@ -629,8 +652,8 @@ func (o *origin) wakeAll(now time.Time) {
 	o.wake(now)
 }
 
-// Close ends every wait with [ErrClosed], and refuses what comes after. It
-// always returns nil.
+// Close ends every wait with [ErrClosed], and refuses what comes after. Its
+// error is that of a shared ledger that could not take back what it had lent.
 func (r *Registry) Close() error {
 	r.init()
 	r.closed.Store(true)
@@ -646,8 +669,9 @@ func (r *Registry) Close() error {
 				drop(p.parked[0], 0, 0)
 			}
 			p.setAlarm(time.Time{})
+			p.closeShared()
 		}
 		o.unlock()
 	}
-	return nil
+	return r.detachShared()
 }

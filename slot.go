@@ -43,10 +43,11 @@ type slot struct {
 	plan   plan          // how its units are spread over the window
 	demand demand        // how fast requests for it come
 
-	inFlight  int64     // units of requests whose bodies are not over yet
-	lastSaid  time.Time // announced: when last
-	estimate  int64     // content-bytes: what a request is taken to cost
-	resetSaid time.Time // as announced, for show
+	inFlight   int64     // units of requests whose bodies are not over yet
+	lastSaid   time.Time // announced: when last …
+	onRefusals bool      // … and only ever by refusals
+	estimate   int64     // content-bytes: what a request is taken to cost
+	resetSaid  time.Time // as announced, for show
 }
 
 func newSlot(p Policy, s Source) *slot {
@@ -164,28 +165,28 @@ func (s *slot) refund(now time.Time, c *charge) {
 }
 
 // settle says that c's answer came, or will not, and said nothing of this policy.
-func (s *slot) settle(now time.Time, c *charge) {
+func (s *slot) settle(now, start time.Time, c *charge) {
 	if c.settled {
 		return
 	}
 	c.settled = true
 	if s.policy.Unit != UnitConcurrentRequests && s.bucket == nil {
-		s.ledger.settle(now, c, &s.policy)
+		s.ledger.settle(now, start, c, &s.policy)
 	}
 }
 
 // over says that c's request is over, bodies and all; bytes is what they held.
-func (s *slot) over(now time.Time, c *charge, bytes int64) {
-	s.settle(now, c)
+func (s *slot) over(now, start time.Time, c *charge, bytes int64) {
+	s.settle(now, start, c)
 	s.inFlight -= c.n
 	if s.policy.Unit == UnitContentBytes && bytes >= 0 {
-		s.ledger.correct(now, c, bytes, &s.policy)
+		s.ledger.correct(now, start, c, bytes, &s.policy)
 		s.estimate = max(bytes, s.estimate-s.estimate/8)
 	}
 }
 
 // correct replaces an estimate of bytes by what they were.
-func (l *ledger) correct(now time.Time, c *charge, n int64, p *Policy) {
+func (l *ledger) correct(now, start time.Time, c *charge, n int64, p *Policy) {
 	more := n - c.n
 	if c.epoch == l.epoch {
 		l.left -= more
@@ -195,7 +196,7 @@ func (l *ledger) correct(now time.Time, c *charge, n int64, p *Policy) {
 	l.sent += more
 	l.answered += more
 	l.own.inFlight += more
-	l.own.done(now, more, p.Quota, p.Window)
+	l.own.done(now, start, more, p.Quota, p.Window)
 }
 
 // turn begins a new window where the present one is over; it reports whether
@@ -241,8 +242,9 @@ func (s *slot) rest(now time.Time) time.Time {
 }
 
 // faded reports whether an announced policy has not been announced for so
-// long that it no longer holds (its window has passed).
+// long that it no longer holds: its window has passed. One that is announced
+// by refusals alone holds on, for it is kept to.
 func (s *slot) faded(now time.Time) bool {
-	return s.source == SourceAnnounced && s.inFlight == 0 && now.Sub(s.lastSaid) > s.policy.Window &&
+	return s.source == SourceAnnounced && !s.onRefusals && s.inFlight == 0 && now.Sub(s.lastSaid) > s.policy.Window &&
 		!now.Before(s.ledger.until())
 }

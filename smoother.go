@@ -63,7 +63,7 @@ func (s *slot) pace(now time.Time, waiting int64, sm *Smoothing) float64 {
 	}
 	end := s.ledger.until()
 	left := float64(s.remaining(now))
-	if s.source == SourceConfigured || end.IsZero() {
+	if s.source == SourceConfigured || end.IsZero() || s.ledger.flows() {
 		if p.Window == 0 || p.Quota == 0 {
 			return math.Inf(1)
 		}

@@ -50,6 +50,7 @@ type partition struct {
 	backoff  backoff
 	cap      concurrency
 	learner  learner
+	shared   *sharing // nil: this process alone
 
 	queue      queue
 	parked     []*waiter // waiting for their own next try, outside the queue
@@ -67,7 +68,7 @@ type partition struct {
 
 // newPartition is called with o.mu held.
 func (o *origin) newPartition(key partitionKey, now time.Time) *partition {
-	p := &partition{origin: o, key: key, number: o.created, lastUsed: now}
+	p := &partition{origin: o, key: key, number: o.created, lastUsed: now, shared: o.reg.newSharing()}
 	o.created++
 	if !o.opened {
 		p.opening.start(now)
