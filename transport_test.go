@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/cookiejar"
@@ -622,6 +623,25 @@ func TestCancelledWaitForASlotWakesTheNext(t *testing.T) {
 	})
 }
 
+// Granted and cancelled at one instant, a request gives back what it was granted.
+func TestCancelledAtTheInstantItMayGo(t *testing.T) {
+	for range 200 {
+		synctest.Test(t, func(t *testing.T) {
+			base := &script{answers: []string{"200"}}
+			tr := quiet(t, base, heed.Limits{MinInterval: time.Minute, Policies: []heed.Policy{{Name: "p", Quota: 100, Window: time.Hour}}})
+			sendOne(t, tr, get(t.Context(), site))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer time.AfterFunc(time.Minute, cancel).Stop()
+			if resp, err := tr.RoundTrip(get(ctx, site)); err == nil {
+				resp.Body.Close()
+			}
+			if used, want := usedBy(tr.Registry), fmt.Sprint(site, " ", len(base.starts)); used != want || tr.Registry.Snapshot()[0].InFlight != 0 {
+				t.Errorf("used: %s, want %s", used, want)
+			}
+		})
+	}
+}
+
 func TestDeadlineOutOfReachIsRefusedAtOnce(t *testing.T) {
 	pausedFor := func(d time.Duration) func(*heed.Registry) {
 		return func(r *heed.Registry) { r.Pause(site, d) }
@@ -1199,3 +1219,129 @@ func TestRefusedThenAnswered(t *testing.T) {
 		}
 	})
 }
+
+// A crowd that cancels, runs into deadlines, is refused, paused and given other
+// limits leaves nothing behind, and what the origin accepted is what is used.
+func TestCrowdLeavesNothingBehind(t *testing.T) {
+	for seed := range uint64(4) {
+		synctest.Test(t, func(t *testing.T) {
+			var accepted, requests, opened atomic.Int64
+			var mu sync.Mutex
+			random := rand.New(rand.NewPCG(seed, 0))
+			roll := func(n int) int {
+				mu.Lock()
+				defer mu.Unlock()
+				return random.IntN(n)
+			}
+			base := baseFunc(func(req *http.Request) (*http.Response, error) {
+				requests.Add(1)
+				if req.Body != nil {
+					io.Copy(io.Discard, req.Body)
+					req.Body.Close()
+				}
+				select {
+				case <-time.After(time.Duration(roll(2000)) * time.Millisecond):
+				case <-req.Context().Done():
+					accepted.Add(1) // or not, who knows
+					return nil, context.Cause(req.Context())
+				}
+				switch n := roll(100); {
+				case n < 2:
+					return nil, &net.OpError{Op: "dial", Err: errAny}
+				case n < 4:
+					accepted.Add(1)
+					return nil, errAny
+				case n < 8:
+					accepted.Add(1)
+					return reply(429, strings.Repeat("later ", roll(5000)), fmt.Sprint("Retry-After: ", roll(5))), nil
+				case n < 10:
+					accepted.Add(1)
+					return reply(503, "sick"), nil
+				}
+				accepted.Add(1)
+				opened.Add(1)
+				resp := reply(200, "")
+				resp.Body = &ending{strings.NewReader("content"), sync.OnceFunc(func() { opened.Add(-1) })}
+				return resp, nil
+			})
+			limits := heed.Limits{MaxConcurrent: 50, MaxQueue: 900, Policies: []heed.Policy{{Name: "p", Quota: 1 << 20, Window: 1000 * time.Hour}}}
+			tr := quiet(t, base, limits)
+			ctx, cancel := context.WithCancel(t.Context())
+			var all, others sync.WaitGroup
+			others.Go(func() {
+				for ctx.Err() == nil {
+					time.Sleep(time.Duration(roll(3000)) * time.Millisecond)
+					switch roll(3) {
+					case 0:
+						tr.Registry.Pause(site, time.Duration(roll(3000)-500)*time.Millisecond)
+					case 1:
+						l := limits
+						l.MaxConcurrent, l.MinInterval = 1+roll(200), time.Duration(roll(5))*time.Millisecond
+						tr.Registry.SetLimits(site, l)
+					case 2:
+						tr.Registry.Check(get(ctx, site))
+						tr.Registry.Snapshot()
+					}
+				}
+			})
+			for i := range 1000 {
+				all.Go(func() {
+					time.Sleep(time.Duration(roll(5000)) * time.Millisecond)
+					ctx := heed.WithPriority(t.Context(), heed.Priority(roll(3)-1))
+					var stop context.CancelFunc
+					switch roll(3) {
+					case 0:
+						ctx, stop = context.WithTimeout(ctx, time.Duration(roll(60000))*time.Millisecond)
+						defer stop()
+					case 1:
+						ctx, stop = context.WithCancel(ctx)
+						defer time.AfterFunc(time.Duration(roll(60000))*time.Millisecond, stop).Stop()
+						defer stop()
+					}
+					var body io.Reader
+					if roll(2) == 0 {
+						body = strings.NewReader("content")
+					}
+					req, _ := http.NewRequestWithContext(ctx, http.MethodPut, fmt.Sprint(site, "/", i%7), body)
+					req.Header.Set("Authorization", fmt.Sprint("Bearer ", i%2))
+					resp, err := tr.RoundTrip(req)
+					if (resp == nil) == (err == nil) {
+						t.Errorf("%v, %v", resp, err)
+					}
+					if err != nil {
+						return
+					}
+					time.Sleep(time.Duration(roll(500)) * time.Millisecond)
+					if roll(2) == 0 {
+						io.Copy(io.Discard, resp.Body)
+					}
+					resp.Body.Close()
+				})
+			}
+			all.Wait()
+			cancel()
+			others.Wait()
+			o := tr.Registry.Snapshot()[0]
+			var used int64
+			for _, p := range o.Partitions {
+				for _, s := range p.Policies {
+					if s.Name == "p" {
+						used += s.Used
+					}
+				}
+			}
+			if o.InFlight != 0 || o.Waiting != 0 || used != accepted.Load() || opened.Load() != 0 {
+				t.Errorf("%d in flight, %d waiting, %d used of %d accepted of %d sent, %d bodies open",
+					o.InFlight, o.Waiting, used, accepted.Load(), requests.Load(), opened.Load())
+			}
+		})
+	}
+}
+
+// An ending is a body that tells when it is closed.
+type ending struct {
+	io.Reader
+	end func()
+}
+
+func (e *ending) Close() error { e.end(); return nil }
