@@ -257,8 +257,8 @@ func (p *partition) wakeHead(now time.Time) bool {
 		return false
 	}
 	v := p.judge(now, &w.ask, 0, 0)
-	w.cause, w.policy = v.cause, v.policy
 	if !v.goes(now) {
+		w.cause, w.policy = v.cause, v.policy
 		if v.asks {
 			p.askLedger(w)
 		}

@@ -39,6 +39,11 @@ type ledger struct {
 	foreign int64 // of a sliding window: units others use
 	fits    int   // answers in a row that speak for a sliding window
 	gains   int   // answers that speak for a steady refill
+
+	regained   float64   // units a second that came back lately; 0: not measured
+	markedAt   time.Time // when that was last reckoned …
+	markedLeft int64     // … what was left then …
+	markedUse  int64     // … and answered
 }
 
 // A shape is how a quota comes back.
@@ -181,8 +186,32 @@ func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Tim
 	return at, known
 }
 
-// refill is how many units a second come back for certain where they come back steadily.
-func (l *ledger) refill(p *Policy) float64 { return trust * float64(p.Quota) / p.Window.Seconds() }
+// refill is how many units a second come back for certain where they come
+// back steadily: most of what came back lately, or of the policy's own rate.
+func (l *ledger) refill(p *Policy) float64 {
+	r := float64(p.Quota) / p.Window.Seconds()
+	if l.regained > 0 {
+		r = min(r, l.regained)
+	}
+	return trust * r
+}
+
+// measureRefill follows how fast units come back: what is left more than it
+// was, and what was used meanwhile, over a tenth of a window.
+func (l *ledger) measureRefill(now time.Time, p *Policy, r int64) {
+	d := now.Sub(l.markedAt)
+	if d < p.Window/10 {
+		return
+	}
+	used := l.answered - l.markedUse
+	if got := float64(r-l.markedLeft+used) / d.Seconds(); d < p.Window && got > 0 {
+		if l.regained == 0 {
+			l.regained = got
+		}
+		l.regained += (got - l.regained) / 4
+	}
+	l.markedAt, l.markedLeft, l.markedUse = now, r, l.answered
+}
 
 // lastUnit returns when the last unit of an epoch is best sent while others
 // wait behind it. Its answer will say that nothing is left, and no request
@@ -272,6 +301,9 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	switch {
 	case l.stated:
 		l.learnRefill(p, least)
+		if l.shape == shapeRefill {
+			l.measureRefill(now, p, r)
+		}
 		l.left, l.most = min(max(l.left, least), r), max(min(l.most, r), least)
 	case l.fresh || p.Quota == 0:
 		l.left, l.most = min(least, r), r

@@ -147,6 +147,10 @@ func (r *tries) next(ctx context.Context, _ *http.Response, _ error) (bool, erro
 		r.giveUp()
 		return false, nil
 	}
+	if ctx.Err() != nil { // just now; go-retryablehttp might not see it
+		r.giveUp()
+		return false, nil
+	}
 	r.again, err = replay(r.req)
 	return err == nil, nil
 }
