@@ -23,12 +23,12 @@ func WriteSVG(w io.Writer, s Scenario, clients []Client, seed uint64) error {
 }
 
 // WriteHTML writes a page with a scenario's chart over a table.
-func WriteHTML(w io.Writer, s Scenario, clients []Client, seed uint64, lines []Line) error {
+func WriteHTML(w io.Writer, s Scenario, clients []Client, seed uint64, rows []Row, lines []Line) error {
 	var svg, table strings.Builder
 	if err := WriteSVG(&svg, s, clients, seed); err != nil {
 		return err
 	}
-	if err := WriteTable(&table, lines); err != nil {
+	if err := WriteTable(&table, rows, lines); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(w, `<!doctype html>

@@ -23,10 +23,10 @@ func TestScoreCard(t *testing.T) {
 	for _, row := range rows {
 		t.Run(row.Name, func(t *testing.T) {
 			filter.Row = row.Name
-			results := PlayAll(filter.Scenarios(rows), []Client{Heed}, 1, nil)
+			results := PlayAll(t.Context(), filter.Scenarios(rows), []Client{Heed}, 1, nil)
 			line := Sum(rows, results, false)[0]
 			var table strings.Builder
-			WriteTable(&table, append([]Line{line}, failed(rows, results)...))
+			WriteTable(&table, rows, append([]Line{line}, failed(rows, results)...))
 			switch {
 			case notYet[row.Name] && line.Met() && !testing.Short() && !raceEnabled:
 				t.Errorf("%s is met: take it off the list\n%s", row.Name, &table)
@@ -70,7 +70,7 @@ func TestSameSeedSameScenario(t *testing.T) {
 func TestBareClientFails(t *testing.T) {
 	rows := Rows()
 	scenarios := Filter{Row: "announced", Variant: "fixed-window ", Quota: "50/5s", Goroutines: "16", Trip: "50ms"}.Scenarios(rows)
-	for _, l := range Sum(rows, PlayAll(scenarios, Clients(), 1, nil), false) {
+	for _, l := range Sum(rows, PlayAll(t.Context(), scenarios, Clients(), 1, nil), false) {
 		switch l.Client {
 		case Bare.Name, Retryable.Name:
 			if l.Met() || l.PerMilleWorst < 100 || l.Early == 0 {
