@@ -111,11 +111,15 @@ func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement) (to
 
 func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLimit, refused bool) {
 	if lim.Reset >= 0 {
+		if s.policy.Window == 0 && lim.Remaining != 0 { // a window is as long as the longest wait for its end
+			s.terms.Window = max(s.terms.Window, lim.Reset)
+		}
 		s.resetSaid = now.Add(min(lim.Reset, p.origin.limits.MaxRetryAfter))
 	}
 	if s.policy.Unit == UnitConcurrentRequests {
 		if s.policy.Quota == 0 && lim.Remaining >= 0 {
 			s.policy.Quota = s.inFlight + lim.Remaining
+			s.terms.Quota = s.policy.Quota
 		}
 		return
 	}
@@ -124,11 +128,11 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 	}
 	c := pm.charge(s)
 	s.settle(now, pm.start, c)
-	room := s.ledger.room(now, &s.policy)
-	capped := s.ledger.hear(now, pm.start, c, &s.policy, statement{
+	room := s.ledger.room(now, &s.terms)
+	capped := s.ledger.hear(now, pm.start, c, &s.terms, statement{
 		remaining: lim.Remaining, reset: lim.Reset, resolution: lim.Resolution, refused: refused,
 	}, p.origin.limits.MaxRetryAfter)
-	if after := s.ledger.room(now, &s.policy); after < room || now.Before(s.ledger.closed) {
+	if after := s.ledger.room(now, &s.terms); after < room || now.Before(s.ledger.closed) {
 		p.news = true
 	}
 	if capped && lim.Remaining == 0 {
@@ -219,11 +223,11 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 	}
 	before := b.began
 	fresh := b.event(now, pm.start) && !pm.doubted
-	limit := !p.explains(a) && p.learner.suspects(pm, status)
-	if limit {
-		p.learnRefused(now, pm, fresh)
-	}
 	hint := hintOf(a, o.limits.IgnoreHeaders)
+	limit := !p.explains(a) && p.suspects(now, pm, status)
+	if limit {
+		p.learnRefused(now, pm, fresh, whole && hint > 0)
+	}
 	switch {
 	case hint > 0:
 		p.refusedUntil(now, pm, hint, fresh, whole, b.n, a)

@@ -76,7 +76,7 @@ func (p *partition) judge(now time.Time, a *ask, n int, units int64) verdict {
 	if at, ok := p.opening.free(now, p.patience()); !ok {
 		v.hold(at, true, CauseScout, "")
 	}
-	if n == 0 && v.goes(now) {
+	if sm := &l.Smoothing; n == 0 && v.goes(now) && (!a.opts.noWait || sm.always()) {
 		p.smooth(now)
 		v.hold(p.smoother.free(now, a.units()), true, CauseSmoother, p.smoother.policy)
 	}

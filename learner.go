@@ -52,6 +52,7 @@ const (
 	near          = 1.1  // bounds no further apart than this are as good as known
 	markEvery     = 100  // accepted requests that make a part of a cycle, at least
 	attemptCost   = 200  // accepted requests over which a refusal is to be spread
+	outageProbes  = 3    // refused at the time the server itself had named, they tell of an outage
 	idleGap       = 5 * time.Second
 )
 
@@ -107,10 +108,13 @@ func (l *learner) idled(now time.Time) bool {
 // suspects reports whether a refusal that no announced policy explains may
 // tell of a limit: the same path was accepted lately, or it is a 429 on a
 // path that is not known to be refused while others are not.
-func (l *learner) suspects(pm *Permit, status int) bool {
+func (p *partition) suspects(now time.Time, pm *Permit, status int) bool {
+	l := &p.learner
 	switch {
 	case l.accepted == 0 && l.low == 0:
 		return false
+	case status >= 500 && p.roomSaid(now):
+		return false // what the origin announces is not used up: it has a bad time
 	case l.healthy.has(pm.path):
 		return true
 	case status >= 500, l.sick.has(pm.path):
@@ -120,9 +124,23 @@ func (l *learner) suspects(pm *Permit, status int) bool {
 	return true
 }
 
+// roomSaid reports whether the origin announces policies, and none of them
+// is used up.
+func (p *partition) roomSaid(now time.Time) (any bool) {
+	for _, s := range p.slots {
+		if s.source == SourceAnnounced && s.enforced() {
+			any = true
+			if s.remaining(now) == 0 {
+				return false
+			}
+		}
+	}
+	return any
+}
+
 // learnRefused takes in a refusal that may tell of a limit; fresh: it is an
-// event of its own.
-func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool) {
+// event of its own; hinted: it is a 503 that says when to come back.
+func (p *partition) learnRefused(now time.Time, pm *Permit, fresh, hinted bool) {
 	l := &p.learner
 	if pm.start.After(l.refused) {
 		l.refused = pm.start
@@ -131,6 +149,10 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool) {
 		l.refusals++
 		if fresh {
 			l.probes++
+		}
+		if hinted && l.probes >= outageProbes {
+			l.blocked = false // no limit lets nothing through, time and again, when it said it would
+			l.begin(now)
 		}
 		return
 	}
@@ -227,6 +249,7 @@ func (p *partition) setLearnedRate(now time.Time, r float64) {
 		s.bucket.SetLimitAt(now, rate.Limit(r))
 	}
 	s.policy = Policy{Name: learnedPolicy, Quota: 1, Window: perUnit(r), Burst: 1, Unit: UnitRequests}
+	s.terms = s.policy
 	p.news = true
 }
 

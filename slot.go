@@ -35,7 +35,8 @@ func (s Source) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 // until when, and how fast they may go. It knows time only as an argument,
 // and no HTTP.
 type slot struct {
-	policy Policy // Unit is set
+	policy Policy // as announced, configured or learned; Unit is set
+	terms  Policy // policy as it is kept to: with a window inferred where none was said
 	source Source
 
 	ledger ledger        // announced: what answers said; configured: own use
@@ -58,7 +59,11 @@ func newSlot(p Policy, s Source) *slot {
 
 // resize changes a slot's quota and window while its books go on.
 func (s *slot) resize(p Policy) {
-	s.policy = p
+	known := s.terms.Window
+	s.policy, s.terms = p, p
+	if p.Window == 0 && s.source == SourceAnnounced {
+		s.terms.Window = known
+	}
 	if s.source != SourceConfigured || p.Burst <= 0 || p.Window <= 0 {
 		s.bucket = nil
 		return
@@ -94,7 +99,7 @@ func (s *slot) most() int64 {
 // n may exceed a quota: units for those ahead in a queue are counted in.
 // pressed says that others wait behind.
 func (s *slot) free(now time.Time, n int64, pressed bool) (time.Time, bool) {
-	p := &s.policy
+	p := &s.terms
 	switch {
 	case p.Unit == UnitConcurrentRequests:
 		if s.inFlight+n <= p.Quota || n == 0 {
@@ -116,7 +121,7 @@ func (s *slot) free(now time.Time, n int64, pressed bool) (time.Time, bool) {
 }
 
 func (s *slot) freeConfigured(now time.Time, n int64) (time.Time, bool) {
-	p := &s.policy
+	p := &s.terms
 	var cycles time.Duration
 	if n > p.Quota { // those ahead take whole windows first
 		cycles = time.Duration((n - 1) / p.Quota)
@@ -142,7 +147,7 @@ func (s *slot) take(now time.Time, n int64) charge {
 	case s.bucket != nil:
 		s.bucket.AllowN(now, int(n))
 	default:
-		c = s.ledger.take(now, n, &s.policy)
+		c = s.ledger.take(now, n, &s.terms)
 	}
 	c.slot = s
 	return c
@@ -171,7 +176,7 @@ func (s *slot) settle(now, start time.Time, c *charge) {
 	}
 	c.settled = true
 	if s.policy.Unit != UnitConcurrentRequests && s.bucket == nil {
-		s.ledger.settle(now, start, c, &s.policy)
+		s.ledger.settle(now, start, c, &s.terms)
 	}
 }
 
@@ -180,7 +185,7 @@ func (s *slot) over(now, start time.Time, c *charge, bytes int64) {
 	s.settle(now, start, c)
 	s.inFlight -= c.n
 	if s.policy.Unit == UnitContentBytes && bytes >= 0 {
-		s.ledger.correct(now, start, c, bytes, &s.policy)
+		s.ledger.correct(now, start, c, bytes, &s.terms)
 		s.estimate = max(bytes, s.estimate-s.estimate/8)
 	}
 }
@@ -205,12 +210,12 @@ func (s *slot) turn(now time.Time) (probe bool) {
 	if s.source != SourceAnnounced {
 		return false
 	}
-	return s.ledger.turn(now, &s.policy)
+	return s.ledger.turn(now, &s.terms)
 }
 
 // remaining returns how many units may be sent now; -1: unknown.
 func (s *slot) remaining(now time.Time) int64 {
-	p := &s.policy
+	p := &s.terms
 	switch {
 	case p.Unit == UnitConcurrentRequests:
 		return max(p.Quota-s.inFlight, 0)
@@ -226,7 +231,7 @@ func (s *slot) remaining(now time.Time) int64 {
 
 // rest returns the instant by which the slot is as if it had never been used.
 func (s *slot) rest(now time.Time) time.Time {
-	p := &s.policy
+	p := &s.terms
 	switch {
 	case p.Unit == UnitConcurrentRequests:
 		return now
@@ -245,6 +250,6 @@ func (s *slot) rest(now time.Time) time.Time {
 // long that it no longer holds: its window has passed. One that is announced
 // by refusals alone holds on, for it is kept to.
 func (s *slot) faded(now time.Time) bool {
-	return s.source == SourceAnnounced && !s.onRefusals && s.inFlight == 0 && now.Sub(s.lastSaid) > s.policy.Window &&
+	return s.source == SourceAnnounced && !s.onRefusals && s.inFlight == 0 && now.Sub(s.lastSaid) > s.terms.Window &&
 		!now.Before(s.ledger.until())
 }
