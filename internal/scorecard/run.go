@@ -76,6 +76,7 @@ func (s Scenario) play(c Client, seed uint64) view {
 		v.accepted = append(v.accepted, float64(n.accepted.Load()))
 		v.earlyByProcess += n.early.Load()
 	}
+	p.over.Store(true)
 	for _, done := range closers {
 		done()
 	}
@@ -90,6 +91,7 @@ type play struct {
 	origin   *heedtest.Origin
 	end      time.Time
 	networks []*network
+	over     atomic.Bool
 
 	mu    sync.Mutex
 	waits []time.Duration
@@ -105,15 +107,42 @@ type network struct {
 	accepted atomic.Int64
 	early    atomic.Int64 // starts before what answers to this process had named
 
-	mu    sync.Mutex
-	named time.Time
+	mu        sync.Mutex
+	named     time.Time // nothing should start before
+	pending   time.Time // the same by answers that came at pendingAt
+	pendingAt time.Time
+}
+
+// tooEarly reports whether a request that starts now does so before an instant
+// that answers had named. An answer that comes at this very instant cannot have
+// been heeded.
+func (n *network) tooEarly(now time.Time) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return now.Before(n.named) || now.After(n.pendingAt) && now.Before(n.pending)
+}
+
+// name notes what an answer that comes now asks for.
+func (n *network) name(now time.Time, after time.Duration) {
+	if after <= 0 {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if now.After(n.pendingAt) {
+		if n.pending.After(n.named) {
+			n.named = n.pending
+		}
+		n.pending, n.pendingAt = now, now
+	}
+	if until := now.Add(after); until.After(n.pending) {
+		n.pending = until
+	}
 }
 
 func (n *network) RoundTrip(req *http.Request) (*http.Response, error) {
 	began := time.Now()
-	n.mu.Lock()
-	early := began.Before(n.named)
-	n.mu.Unlock()
+	early := n.tooEarly(began)
 	resp, err := n.origin.RoundTrip(req)
 	if spent, ok := req.Context().Value(onTheWay{}).(*time.Duration); ok {
 		*spent += time.Since(began)
@@ -127,13 +156,7 @@ func (n *network) RoundTrip(req *http.Request) (*http.Response, error) {
 	if resp.StatusCode == http.StatusOK {
 		n.accepted.Add(1)
 	}
-	if after := asked(resp.Header); after > 0 {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		if until := time.Now().Add(after); until.After(n.named) {
-			n.named = until
-		}
-	}
+	n.name(time.Now(), asked(resp.Header))
 	return resp, nil
 }
 
@@ -156,16 +179,21 @@ func asked(h http.Header) (after time.Duration) {
 // loop sends one request after the other until the run is over.
 func (p *play) loop(rt http.RoundTripper) {
 	var waits []time.Duration
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.waits = append(p.waits, waits...)
+	}()
 	for time.Now().Before(p.end) {
+		began := time.Now()
 		wait, ok := request(rt)
-		if !ok {
-			break
+		switch {
+		case ok:
+			waits = append(waits, wait)
+		case p.over.Load() || time.Since(began) == 0:
+			return // a client that gives up at once would do so for ever
 		}
-		waits = append(waits, wait)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.waits = append(p.waits, waits...)
 }
 
 // burst sends all requests at once to an origin that the client has met, some
@@ -192,7 +220,7 @@ func (p *play) burst(rt http.RoundTripper, rng *rand.Rand) {
 }
 
 // request sends one request and returns how long it was held back; false where
-// there was no answer, because the run is over.
+// there was no answer.
 func request(rt http.RoundTripper) (wait time.Duration, ok bool) {
 	began := time.Now()
 	spent := new(time.Duration)

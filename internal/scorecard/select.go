@@ -51,3 +51,14 @@ func (f Filter) Scenarios(rows []Row) (all []Scenario) {
 func fits(list, name string) bool {
 	return list == "" || slices.Contains(strings.Split(list, ","), name)
 }
+
+// Drawn returns the scenario to draw: the first that all clients play, or else
+// the first. There must be one.
+func Drawn(scenarios []Scenario) Scenario {
+	for _, s := range scenarios {
+		if s.Compared {
+			return s
+		}
+	}
+	return scenarios[0]
+}
