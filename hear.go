@@ -238,7 +238,7 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 	}
 	switch {
 	case hint > 0:
-		p.refusedUntil(now, pm, hint, fresh, whole, b.n, a)
+		p.refusedUntil(now, hint, fresh, whole, b.n, a)
 	case p.inFlightLearned() != nil:
 		// It goes again when another one ends.
 	case limit && p.learner.low > 0:
@@ -291,7 +291,7 @@ func hintOf(a *Announcement, ignoreFields bool) time.Duration {
 // refusedUntil holds what shares the refused quota for as long as a refusal
 // asks: the policies a problem document names, else the partition, for a 503
 // the origin.
-func (p *partition) refusedUntil(now time.Time, pm *Permit, hint time.Duration, fresh, whole bool, inARow int, a *Announcement) {
+func (p *partition) refusedUntil(now time.Time, hint time.Duration, fresh, whole bool, inARow int, a *Announcement) {
 	o := p.origin
 	most := o.limits.MaxRetryAfter
 	e := Event{Cause: CausePause, Wait: hint, Timed: true, Whole: whole, InARow: inARow}
@@ -352,7 +352,7 @@ func (p *partition) succeededSince(at, now time.Time) bool {
 
 // paused tells of a pause that has begun.
 func (p *partition) paused(now time.Time, e Event) {
-	e.Kind, e.Time = EventPaused, now
+	e.Kind, e.Time, e.Max = EventPaused, now, p.origin.limits.MaxRetryAfter
 	p.news = true
 	p.emit(e)
 }
