@@ -69,6 +69,7 @@ func (p *partition) accepted(now time.Time, pm *Permit, told bool) {
 	}
 	if p.pause.doubtful {
 		p.pause.end() // not an outage: something here succeeds
+		p.emit(Event{Kind: EventResumed, Time: now})
 	}
 	p.cap.well()
 	p.opening.well(now, pm.start, pm.serial, told)
@@ -156,14 +157,7 @@ func (p *partition) announced(now time.Time, pol Policy) *slot {
 	case s == nil:
 		s = newSlot(pol, SourceAnnounced)
 		p.slots = append(p.slots, s)
-		for pm := p.inFlight.oldest; pm != nil; pm = pm.younger {
-			// Whatever is in flight may or may not be counted in what was said.
-			c := s.take(now, p.cost(s, &ask{opts: &noOptions}))
-			if pm.answered {
-				s.settle(now, &c)
-			}
-			pm.charges = append(pm.charges, c)
-		}
+		p.charge(now, s)
 	case s.policy != pol:
 		s.resize(pol)
 	default:
@@ -309,7 +303,10 @@ func (p *partition) succeededSince(at, now time.Time) bool {
 
 // paused tells of a pause that has begun.
 func (p *partition) paused(now time.Time, e Event) {
-	e.Kind, e.Time = EventPaused, now
+	e.Kind, e.Time, e.Max = EventPaused, now, p.origin.limits.MaxRetryAfter
+	if !e.Timed {
+		e.Max = p.origin.limits.MaxBackoff
+	}
 	p.news = true
 	p.emit(e)
 }
@@ -324,6 +321,7 @@ func (p *partition) unpause(now time.Time) {
 		p.emit(Event{Kind: EventResumed, Time: now})
 	}
 	if manual := o.pause.manual; o.pause.over(now) {
+		o.stirred = true
 		p.emit(Event{Kind: EventResumed, Time: now, Whole: true, Manual: manual})
 	}
 }

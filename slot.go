@@ -89,8 +89,8 @@ func (s *slot) most() int64 {
 }
 
 // free returns now if n units may be taken, else the instant from which they
-// may, as far as is known now; false where that depends on requests in flight.
-// n may exceed a quota: units for those ahead in a queue are counted in.
+// may, as far as is known now; false where that depends on requests in flight,
+// and is no sooner. n may exceed a quota: units for those ahead in a queue are counted in.
 func (s *slot) free(now time.Time, n int64) (time.Time, bool) {
 	p := &s.policy
 	switch {
@@ -123,12 +123,9 @@ func (s *slot) freeConfigured(now time.Time, n int64) (time.Time, bool) {
 	missing := s.ledger.own.used(now, p.Window) + n - p.Quota
 	at, known := s.ledger.own.back(now, missing, p.Window)
 	if !known {
-		if cycles == 0 {
-			return time.Time{}, false
-		}
-		at = now
+		at = now.Add(p.Window) // those in flight come back no sooner
 	}
-	return at.Add(cycles * p.Window), true
+	return at.Add(cycles * p.Window), known
 }
 
 // take takes n units for a request that starts now.
