@@ -154,7 +154,7 @@ func (r *Registry) lockNamed(name string, now time.Time) (*origin, error) {
 	if err != nil {
 		return nil, err
 	}
-	if name == everyOrigin || strings.Contains(name, "://*.") {
+	if name == everyOrigin || strings.Contains(name, "//*.") {
 		return nil, fmt.Errorf("heed: %q is not one origin", name)
 	}
 	for {

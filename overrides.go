@@ -144,19 +144,19 @@ func (r *Registry) pattern(name string) (string, error) {
 }
 
 func canonicalPattern(name string) (string, bool) {
-	scheme, rest, ok := strings.Cut(name, "://")
-	if !ok || scheme == "" {
+	scheme, rest, ok := strings.Cut(name, "//")
+	if !ok || scheme != "" && !strings.HasSuffix(scheme, ":") {
 		return "", false
 	}
 	host, wild := strings.CutPrefix(strings.TrimSuffix(rest, "/"), "*.")
 	origin := unknownOrigin
-	if u, err := url.Parse(scheme + "://" + host); err != nil {
-		origin = originOf(scheme, host)
+	if u, err := url.Parse(scheme + "//" + host); err != nil {
+		origin = originOf(strings.TrimSuffix(scheme, ":"), host)
 	} else if u.User == nil && u.Path == "" && u.RawQuery == "" && !u.ForceQuery && u.Fragment == "" {
 		origin = OriginOf(u)
 	}
 	if wild {
-		origin = strings.Replace(origin, "://", "://*.", 1)
+		origin = strings.Replace(origin, "//", "//*.", 1)
 	}
 	return origin, origin != unknownOrigin
 }
@@ -167,13 +167,13 @@ func lookUp(all overrides, origin string) *Limits {
 	if l := all[origin]; l != nil {
 		return l
 	}
-	if scheme, host, ok := strings.Cut(origin, "://"); ok && len(all) > 1 {
+	if scheme, host, ok := strings.Cut(origin, "//"); ok && len(all) > 1 {
 		for {
 			_, parent, ok := strings.Cut(host, ".")
 			if !ok {
 				break
 			}
-			if l := all[scheme+"://*."+parent]; l != nil {
+			if l := all[scheme+"//*."+parent]; l != nil {
 				return l
 			}
 			host = parent
