@@ -145,7 +145,7 @@ func (r *Registry) pattern(name string) (string, error) {
 
 func canonicalPattern(name string) (string, bool) {
 	scheme, rest, ok := strings.Cut(name, "//")
-	if !ok || scheme != "" && !strings.HasSuffix(scheme, ":") {
+	if !ok || scheme == ":" || scheme != "" && !strings.HasSuffix(scheme, ":") {
 		return "", false
 	}
 	host, wild := strings.CutPrefix(strings.TrimSuffix(rest, "/"), "*.")

@@ -167,6 +167,7 @@ func TestSecretsShowNowhere(t *testing.T) {
 					continue
 				}
 				say(pm.Observe(answer(429, "RateLimit-Policy", `"q";q=10;w=60;pk=:U0VDUkVUOA==:`, "RateLimit", `"q";r=1;t=1;pk=:U0VDUkVUOA==:`)).Dialect)
+				say(r.Snapshot()) // which says what holds a slot
 				pm.Release()
 				say(r.Check(req))
 			}
