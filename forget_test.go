@@ -81,8 +81,10 @@ func TestIdleOriginsAreForgotten(t *testing.T) {
 			pm := acquire(t, r, get(host("a")))
 			pm.Observe(answer(200))
 			go func() {
-				pm, err := r.Acquire(t.Context(), get(host("a")))
-				if err == nil {
+				pm, err := r.Acquire(t.Context(), get(host("a"), "Authorization", "Bearer b"))
+				if err != nil {
+					t.Error(err)
+				} else {
 					pm.Release()
 				}
 			}()
@@ -107,6 +109,7 @@ func TestIdleOriginsAreForgotten(t *testing.T) {
 						t.Fatalf("still known after %v, want %v", at, tc.kept)
 					}
 				}
+				synctest.Wait()
 				if forgotten != 1 {
 					t.Errorf("%d events tell that it was forgotten", forgotten)
 				}
