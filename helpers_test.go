@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,16 +72,20 @@ func meet(t testing.TB, r *heed.Registry, url string) {
 type waiting struct {
 	permit *heed.Permit
 	err    error
-	done   bool
 	at     time.Duration // since start
+	over   atomic.Bool
 }
+
+// done reports whether it is over, and the rest is set.
+func (w *waiting) done() bool { return w.over.Load() }
 
 func start(ctx context.Context, r *heed.Registry, req *http.Request) *waiting {
 	w := &waiting{}
 	began := time.Now()
 	go func() {
 		w.permit, w.err = r.Acquire(ctx, req)
-		w.done, w.at = true, time.Since(began)
+		w.at = time.Since(began)
+		w.over.Store(true)
 	}()
 	synctest.Wait()
 	return w

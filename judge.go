@@ -8,19 +8,25 @@ import (
 // A verdict says when a request may go, as far as is known now, and what
 // holds it until then.
 type verdict struct {
-	at     time.Time // not before this; the instant it was judged at: it may go
-	events bool      // at alone does not free it: something has to happen first
-	again  time.Time // where events: judge it again by then, whatever has happened; zero: no need
+	at       time.Time // not before this; the instant it was judged at: it may go
+	events   bool      // at alone does not free it: something has to happen first
+	again    time.Time // where events: judge it again by then, whatever has happened; zero: no need
+	obstacle           // what holds it: the first of those events, else what puts it off to at
+	last     obstacle  // what puts it off to at
+}
+
+// An obstacle is what holds a request.
+type obstacle struct {
 	cause  Cause
-	policy string
+	policy string // of CausePolicy and CauseSmoother
 }
 
 // hold moves the verdict back to at.
 func (v *verdict) hold(at time.Time, cause Cause, policy string) {
 	if at.After(v.at) {
-		v.at = at
+		v.at, v.last = at, obstacle{cause, policy}
 		if !v.events {
-			v.cause, v.policy = cause, policy
+			v.obstacle = v.last
 		}
 	}
 }
@@ -28,24 +34,14 @@ func (v *verdict) hold(at time.Time, cause Cause, policy string) {
 // await makes the verdict depend on something that has yet to happen, and
 // will not before at.
 func (v *verdict) await(at time.Time, cause Cause, policy string) {
-	if at.After(v.at) {
-		v.at = at
-	}
+	v.hold(at, cause, policy)
 	if !v.events {
-		v.events, v.cause, v.policy = true, cause, policy
+		v.events, v.obstacle = true, obstacle{cause, policy}
 	}
 }
 
 // goes reports whether the request may go at now.
 func (v *verdict) goes(now time.Time) bool { return !v.events && !v.at.After(now) }
-
-// policyName is the policy that holds the request, "" where it is none.
-func (v *verdict) policyName() string {
-	if v.cause == CausePolicy || v.cause == CauseSmoother {
-		return v.policy
-	}
-	return ""
-}
 
 // A place is what goes before a request, as far as is sure.
 type place struct {

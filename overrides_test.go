@@ -254,7 +254,7 @@ func TestChangedLimitsJudgeThoseWaitingAtOnce(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				ws := []*waiting{start(ctx, r, get(example)), start(ctx, r, get(example))}
 				time.Sleep(2 * time.Minute)
-				if ws[0].done || ws[1].done {
+				if ws[0].done() || ws[1].done() {
 					t.Fatal("they do not wait")
 				}
 				if err := tc.change(r); err != nil {
@@ -264,10 +264,10 @@ func TestChangedLimitsJudgeThoseWaitingAtOnce(t *testing.T) {
 				for i, w := range ws {
 					switch want := tc.want[i]; {
 					case want == context.Canceled:
-						if w.done {
+						if w.done() {
 							t.Errorf("request %d no longer waits: %v", i, w.err)
 						}
-					case !w.done:
+					case !w.done():
 						t.Errorf("request %d still waits, want %v", i, want)
 					case want == nil && w.err != nil, want != nil && w.err == nil:
 						t.Errorf("request %d: %v, want %v", i, w.err, want)

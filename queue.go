@@ -14,8 +14,7 @@ type waiter struct {
 	prev, next *waiter
 	over       bool        // permit or err is set
 	expiry     *time.Timer // Limits.MaxWait's; nil: none
-	cause      Cause       // what held it last …
-	policy     string      // … and whose policy
+	held       obstacle    // what held it last
 }
 
 // resolve ends the wait. The origin's lock is held, and w is out of line.

@@ -131,7 +131,7 @@ func (r *Registry) acquire(ctx context.Context, req *http.Request, a ask) (*Perm
 	p.origin.unlock()
 	if w != nil {
 		pm, err = w.wait(ctx)
-		a.opts.trace.waited(time.Since(a.arrived), w.cause, w.policy)
+		a.opts.trace.waited(time.Since(a.arrived), w.held)
 		w = nil
 		p.origin.mu.Lock()
 		p.origin.unlock()
@@ -165,7 +165,7 @@ func (r *Registry) Check(req *http.Request) Decision {
 	if pl.n > 0 && v.goes(now) {
 		v.await(now, CauseQueue, "")
 	}
-	d.Allowed, d.Wait, d.Cause, d.Policy = v.goes(now), v.at.Sub(now), v.cause, v.policyName()
+	d.Allowed, d.Wait, d.Cause, d.Policy = v.goes(now), v.at.Sub(now), v.cause, v.policy
 	return d
 }
 

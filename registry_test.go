@@ -262,7 +262,7 @@ func TestPause(t *testing.T) {
 		check(24 * time.Hour)
 		pause(0)
 		synctest.Wait()
-		if !w.done || w.err != nil {
+		if !w.done() || w.err != nil {
 			t.Fatalf("ending the pause lets nobody go: %+v", w)
 		}
 		w.permit.Release()
@@ -307,7 +307,7 @@ func TestOneGoesFirstAfterAPause(t *testing.T) {
 		time.Sleep(time.Minute)
 		for _, want := range []int{1, 3, 7, 8} {
 			synctest.Wait()
-			granted := slices.IndexFunc(ws, func(w *waiting) bool { return !w.done })
+			granted := slices.IndexFunc(ws, func(w *waiting) bool { return !w.done() })
 			if granted < 0 {
 				granted = len(ws)
 			}
@@ -345,8 +345,8 @@ func TestResetStartsOver(t *testing.T) {
 		}
 		synctest.Wait()
 		for i, w := range ws {
-			if want := i < 3; w.done != want || w.err != nil {
-				t.Errorf("request %d went: %v, want %v", i, w.done, want)
+			if want := i < 3; w.done() != want || w.err != nil {
+				t.Errorf("request %d went: %v, want %v", i, w.done(), want)
 			}
 		}
 		s := r.Snapshot()[0]
@@ -360,7 +360,7 @@ func TestResetStartsOver(t *testing.T) {
 		}
 		ws[0].permit.Cancel()
 		synctest.Wait()
-		if !ws[3].done {
+		if !ws[3].done() {
 			t.Error("what is given back does not go to the next")
 		}
 	})
@@ -400,7 +400,7 @@ func TestCloseEndsEveryWait(t *testing.T) {
 		}
 		synctest.Wait()
 		for i, w := range ws {
-			if !w.done || w.err != heed.ErrClosed || time.Since(began) != 0 {
+			if !w.done() || w.err != heed.ErrClosed || time.Since(began) != 0 {
 				t.Errorf("request %d: %v", i, w.err)
 			}
 		}
@@ -444,7 +444,7 @@ func TestOriginsNeverWaitForOneAnother(t *testing.T) {
 		if r.Check(get(host("slow"))).Allowed { // not even its own events hold it up
 			t.Error("a second request may go")
 		}
-		if w.done {
+		if w.done() {
 			t.Error("the spent origin lets one go")
 		}
 		close(enter)

@@ -18,7 +18,7 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 	p.touch(now)
 	p.wants(now, a)
 	if s := p.impossible(a); s != nil {
-		return nil, nil, p.refusal(now, &verdict{at: now, cause: CausePolicy, policy: s.policy.Name}, ReasonCost)
+		return nil, nil, p.refusal(0, obstacle{CausePolicy, s.policy.Name}, ReasonCost)
 	}
 	pl := p.placeOf(a)
 	v := p.judge(now, a, &pl)
@@ -36,18 +36,18 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 	}
 	switch {
 	case a.opts.noWait:
-		return nil, nil, p.refusal(now, &v, ReasonNoWait)
+		return nil, nil, p.refusal(v.at.Sub(now), v.obstacle, ReasonNoWait)
 	case l.MaxQueue > 0 && o.waiting >= l.MaxQueue:
-		return nil, nil, p.refusal(now, &v, ReasonQueueFull)
+		return nil, nil, p.refusal(v.at.Sub(now), v.obstacle, ReasonQueueFull)
 	case a.misses(v.at):
-		return nil, nil, p.refusal(now, &v, a.tooLate())
+		return nil, nil, p.refusal(v.at.Sub(now), v.last, a.tooLate())
 	}
-	w := &waiter{ask: *a, home: p, ready: make(chan struct{}), cause: v.cause, policy: v.policy}
+	w := &waiter{ask: *a, home: p, ready: make(chan struct{}), held: v.obstacle}
 	p.join(now, w)
 	p.wake(now)
 	if !w.over { // else those that wait were held by something else
 		w.setExpiry()
-		p.emit(Event{Kind: EventWaiting, Time: now, Cause: v.cause, Policy: v.policyName(), Wait: v.at.Sub(now), Total: o.waited, Attempt: a.attempt})
+		p.emit(Event{Kind: EventWaiting, Time: now, Cause: v.cause, Policy: v.policy, Wait: v.at.Sub(now), Total: o.waited, Attempt: a.attempt})
 	}
 	return w, nil, nil
 }
@@ -118,9 +118,8 @@ func (w *waiter) expire() {
 }
 
 // expired is the error for a request that has waited too long already.
-func (w *waiter) expired(now time.Time, reason Reason) *LimitError {
-	v := verdict{at: now, cause: w.cause, policy: w.policy}
-	return w.home.refusal(w.arrived, &v, reason)
+func (w *waiter) expired(now time.Time, why Reason) *LimitError {
+	return w.home.refusal(now.Sub(w.arrived), w.held, why)
 }
 
 // tooLate is why a request is refused that cannot start before its deadline.
@@ -131,6 +130,8 @@ func (a *ask) tooLate() Reason {
 	return ReasonDeadline
 }
 
-func (p *partition) refusal(now time.Time, v *verdict, reason Reason) *LimitError {
-	return &LimitError{Origin: p.origin.name, Policy: v.policyName(), Wait: max(v.at.Sub(now), 0), Reason: reason, Cause: v.cause}
+// refusal is the error for a request that something holds for longer than it
+// can wait.
+func (p *partition) refusal(wait time.Duration, by obstacle, why Reason) *LimitError {
+	return &LimitError{Origin: p.origin.name, Policy: by.policy, Wait: max(wait, 0), Reason: why, Cause: by.cause}
 }

@@ -71,7 +71,7 @@ func (o *origin) wake(now time.Time) {
 			// What holds one holds all: one alarm will do.
 			for i, p := range heads {
 				if i == first {
-					p.held(&v)
+					p.wakeAfter(&v)
 				} else {
 					p.setAlarm(time.Time{})
 				}
@@ -104,8 +104,8 @@ func (p *partition) wakeHead(now time.Time) bool {
 	}
 	v := p.judge(now, &w.ask, &place{})
 	if !v.goes(now) {
-		w.cause, w.policy = v.cause, v.policy
-		p.held(&v)
+		w.held = v.obstacle
+		p.wakeAfter(&v)
 		return false
 	}
 	p.leave(w)
@@ -113,8 +113,8 @@ func (p *partition) wakeHead(now time.Time) bool {
 	return true
 }
 
-// held sets the alarm for when what holds the head may be over.
-func (p *partition) held(v *verdict) {
+// wakeAfter sets the alarm for when what holds the head may be over.
+func (p *partition) wakeAfter(v *verdict) {
 	at := v.at
 	if v.events {
 		at = v.again // else an event will wake it
@@ -246,7 +246,7 @@ func (p *partition) settleDeadlines(now time.Time) {
 		v := p.judge(now, &w.ask, pl)
 		if late = w.misses(v.at); late {
 			p.leave(w)
-			w.resolve(nil, p.refusal(now, &v, w.tooLate()))
+			w.resolve(nil, p.refusal(v.at.Sub(now), v.last, w.tooLate()))
 		}
 		return late
 	}
