@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,6 +25,7 @@ func done(pm *heed.Permit) {
 // returns the order in which they go, one a second.
 func order(t *testing.T, l heed.Limits, asks []func(context.Context) context.Context, meanwhile func(r *heed.Registry, cancel []context.CancelFunc)) []int {
 	var got []int
+	var mu sync.Mutex
 	synctest.Test(t, func(t *testing.T) {
 		r := newRegistry(t, heed.Config{Default: l})
 		r.Pause(example, time.Minute)
@@ -39,7 +41,9 @@ func order(t *testing.T, l heed.Limits, asks []func(context.Context) context.Con
 				if err != nil {
 					return
 				}
+				mu.Lock()
 				got = append(got, i)
+				mu.Unlock()
 				time.Sleep(time.Millisecond)
 				done(pm)
 			}()
@@ -501,18 +505,23 @@ func TestDeadlinesAreJudgedFromThePlaceInLine(t *testing.T) {
 		n      int
 		within time.Duration
 		keys   int
-		want   int // how many go
+		want   int           // how many go
+		pause  time.Duration // before them
 	}{
-		{"quota", quota(10, time.Second), 25, 2 * time.Second, 1, 20},
-		{"quota, a little longer", quota(10, time.Second), 25, 2*time.Second + 100*ms, 1, 25},
-		{"quota, shorter than the window", quota(10, time.Second), 25, 900 * ms, 1, 10},
-		{"quota, per credential", quota(10, time.Second), 50, 2 * time.Second, 2, 40},
+		{"quota", quota(10, time.Second), 25, 2 * time.Second, 1, 20, 0},
+		{"quota, a little longer", quota(10, time.Second), 25, 2*time.Second + 100*ms, 1, 25, 0},
+		{"quota, shorter than the window", quota(10, time.Second), 25, 900 * ms, 1, 10, 0},
+		{"quota, per credential", quota(10, time.Second), 50, 2 * time.Second, 2, 40, 0},
 		{"quotas", heed.Limits{Smoothing: heed.Smoothing{Off: true}, Policies: []heed.Policy{{Quota: 10, Window: time.Second}, {Quota: 15, Window: time.Minute}}},
-			25, 3 * time.Second, 1, 15},
-		{"bucket", heed.Limits{Smoothing: heed.Smoothing{Off: true}, Policies: []heed.Policy{{Quota: 10, Window: time.Second, Burst: 5}}}, 30, 2 * time.Second, 1, 24},
-		{"interval", heed.Limits{MinInterval: 100 * ms}, 30, 2 * time.Second, 1, 20},
-		{"interval over credentials", heed.Limits{MinInterval: 100 * ms}, 30, 2 * time.Second, 3, 20},
-		{"pause between", heed.Limits{MinPause: 100 * ms}, 30, 2 * time.Second, 1, 20},
+			25, 3 * time.Second, 1, 15, 0},
+		{"bucket", heed.Limits{Smoothing: heed.Smoothing{Off: true}, Policies: []heed.Policy{{Quota: 10, Window: time.Second, Burst: 5}}}, 30, 2 * time.Second, 1, 24, 0},
+		{"interval", heed.Limits{MinInterval: 100 * ms}, 30, 2 * time.Second, 1, 20, 0},
+		{"interval over credentials", heed.Limits{MinInterval: 100 * ms}, 30, 2 * time.Second, 3, 20, 0},
+		{"pause between", heed.Limits{MinPause: 100 * ms}, 30, 2 * time.Second, 1, 20, 0},
+		{"quota, after a pause", quota(10, time.Second), 25, 6500 * ms, 1, 20, 5 * time.Second},
+		{"bucket, after a pause", heed.Limits{Smoothing: heed.Smoothing{Off: true}, Policies: []heed.Policy{{Quota: 10, Window: time.Second, Burst: 5}}}, 30, 7 * time.Second, 1, 24, 5 * time.Second},
+		{"interval, after a pause", heed.Limits{MinInterval: 100 * ms}, 30, 7 * time.Second, 1, 20, 5 * time.Second},
+		{"pause between, after a pause", heed.Limits{MinPause: 100 * ms}, 30, 7 * time.Second, 3, 20, 5 * time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -526,6 +535,7 @@ func TestDeadlinesAreJudgedFromThePlaceInLine(t *testing.T) {
 				}
 				r.SetLimits("*", tc.limits)
 				time.Sleep(time.Hour / 2)
+				r.Pause(example, tc.pause)
 				latency := ms / 10
 				went, atOnce, later := deadlines(t, r, tc.n, tc.within, latency, tc.keys)
 				if len(went) != tc.want || len(later) > 0 {
@@ -659,6 +669,7 @@ func TestSpacing(t *testing.T) {
 				}
 				began := time.Now()
 				var got []time.Duration
+				var mu sync.Mutex
 				for i := range 4 {
 					go func() {
 						pm, err := r.Acquire(ctx, get(example, "X-Api-Key", fmt.Sprint(i%2)))
@@ -666,7 +677,9 @@ func TestSpacing(t *testing.T) {
 							t.Error(err)
 							return
 						}
+						mu.Lock()
 						got = append(got, time.Since(began))
+						mu.Unlock()
 						time.Sleep(slow)
 						done(pm)
 					}()
@@ -848,10 +861,62 @@ func TestTraceTellsTheWait(t *testing.T) {
 			t.Fatal(err)
 		}
 		pm.Release()
-		if tr.Waited != 150*time.Second || tr.Cause != heed.CausePause || tr.Policy != "" {
+		if tr.Waited != 150*time.Second || tr.Attempts != 0 || tr.Cause != heed.CausePause || tr.Policy != "" {
 			t.Errorf("trace is %+v, want the longest wait's cause", tr)
 		}
 	})
+}
+
+// What a wait was for is what held it last.
+func TestTraceTellsTheLastObstacle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{Default: heed.Limits{MaxConcurrent: 1, MinInterval: time.Minute}})
+		first := acquire(t, r, get(example))
+		var tr heed.Trace
+		w := start(heed.WithTrace(t.Context(), &tr), r, get(example))
+		time.Sleep(time.Second)
+		done(first)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if w.err != nil || tr.Cause != heed.CauseInterval || tr.Waited != time.Minute {
+			t.Errorf("trace is %+v (%v)", tr, w.err)
+		}
+		done(w.permit)
+	})
+}
+
+// Whoever sees a pause of the origin end, all who wait are woken.
+func TestEndOfAPauseWakesAllPartitions(t *testing.T) {
+	for range 200 {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRegistry(t, heed.Config{})
+			keys := []string{"a", "b", "c", "d"}
+			for _, key := range keys {
+				for range 12 {
+					done(acquire(t, r, get(example, "X-Api-Key", key)))
+				}
+			}
+			r.Pause(example, time.Minute)
+			var ws []*waiting
+			for _, key := range keys[:3] {
+				ws = append(ws, start(t.Context(), r, get(example, "X-Api-Key", key)))
+			}
+			go func() {
+				time.Sleep(time.Minute) // and not a nanosecond longer
+				if pm, err := r.Acquire(heed.NoWait(t.Context()), get(example, "X-Api-Key", "d")); err == nil {
+					done(pm)
+				}
+			}()
+			time.Sleep(2 * time.Minute)
+			synctest.Wait()
+			for i, w := range ws {
+				if !w.done() {
+					t.Fatalf("partition %s still waits", keys[i])
+				}
+				done(w.permit)
+			}
+		})
+	}
 }
 
 // Any number of waits are over at the instant their units are back.
