@@ -80,13 +80,17 @@ func ordinary(name string) bool {
 }
 
 // speaksOfLimits reports whether a word of a field's canonical name begins with
-// Limit, Quota, Rate, Remain, Retry, Usage or Mbx.
+// Concurren(t), Limit, Mbx, Quota, Rate, Remain, Reset, Retry, Usage or Used, or
+// is the name of a service that signs its responses, Github or Openai.
 func speaksOfLimits(name string) bool {
 	for i := 0; i+3 < len(name); i++ {
-		switch c := name[i]; c { // capitals begin a word
-		case 'L', 'M', 'Q', 'R', 'U':
+		if name[i] >= 'a' { // capitals begin a word
+			continue
+		}
+		switch name[i] {
+		case 'C', 'G', 'L', 'M', 'O', 'Q', 'R', 'U':
 			switch name[i : i+4] {
-			case "Limi", "Mbx-", "Quot", "Rate", "Rema", "Retr", "Usag":
+			case "Conc", "Gith", "Limi", "Mbx-", "Open", "Quot", "Rate", "Rema", "Rese", "Retr", "Usag", "Used":
 				return true
 			}
 		}
@@ -97,7 +101,7 @@ func speaksOfLimits(name string) bool {
 // A fieldUse is one use the table makes of a field.
 type fieldUse struct {
 	dialect *Dialect
-	quota   *QuotaFields
+	quota   *QuotaFields // nil: it shows the dialect, and states no quota
 	role    role
 	alt     uint8  // which of the role's alternatives; less is better
 	order   uint16 // of the quota in the table
@@ -127,7 +131,7 @@ func (p *fieldPattern) match(name string) (dim string, ok bool) {
 
 // A dialectIndex finds the dialects of a table by what a response shows.
 type dialectIndex struct {
-	origins  map[string][]*Dialect // by host, or ".example.org" for what is below a domain
+	origins  map[string][]dialectOrigin // by the last two labels of the host
 	signs    []dialectSign
 	fields   map[string][]fieldUse     // of dialects that anybody may speak, as all below
 	patterns map[string][]fieldPattern // by the first patternKey bytes of the prefix
@@ -149,7 +153,7 @@ var knownDialects = indexDialects(dialectTable)
 
 func indexDialects(table []Dialect) *dialectIndex {
 	x := &dialectIndex{
-		origins:  map[string][]*Dialect{},
+		origins:  map[string][]dialectOrigin{},
 		fields:   map[string][]fieldUse{},
 		patterns: map[string][]fieldPattern{},
 		order:    map[*Dialect]uint16{},
@@ -159,16 +163,27 @@ func indexDialects(table []Dialect) *dialectIndex {
 		d := &table[i]
 		x.order[d] = order - 1<<13
 		for _, o := range d.Origins {
-			host := strings.TrimPrefix(o, "*")
-			x.origins[host] = append(x.origins[host], d)
+			key := domain(o)
+			x.origins[key] = append(x.origins[key], dialectOrigin{o, d})
 		}
 		if d.Sign != "" {
-			x.signs = append(x.signs, dialectSign{http.CanonicalHeaderKey(d.Sign), d})
+			name := http.CanonicalHeaderKey(d.Sign)
+			x.signs = append(x.signs, dialectSign{name, d})
+		}
+		if d.anywhere() {
+			shows := fieldUse{dialect: d, order: order}
+			for name := range strings.FieldsSeq(d.Bucket) {
+				x.fields[name] = append(x.fields[name], shows)
+			}
+			for _, global := range d.Global {
+				name, _, _ := strings.Cut(global, ":")
+				x.fields[name] = append(x.fields[name], shows)
+			}
 		}
 		for j := range d.Quotas {
 			q := &d.Quotas[j]
 			order++
-			if len(d.Origins) > 0 || d.Sign != "" {
+			if !d.anywhere() {
 				continue
 			}
 			for r := range numRoles {
@@ -194,6 +209,43 @@ func indexDialects(table []Dialect) *dialectIndex {
 	return x
 }
 
+// at calls f with the dialects spoken at an origin.
+func (x *dialectIndex) at(origin string, f func(*Dialect)) {
+	host := originHost(origin)
+	for i := range x.origins[domain(host)] {
+		if o := &x.origins[domain(host)][i]; o.covers(host) {
+			f(o.dialect)
+		}
+	}
+}
+
+// A dialectOrigin is a host where a dialect is spoken, or "*.example.org" for
+// those below a domain.
+type dialectOrigin struct {
+	pattern string
+	dialect *Dialect
+}
+
+func (o *dialectOrigin) covers(host string) bool {
+	if o.pattern[0] == '*' {
+		return len(host) >= len(o.pattern) && strings.HasSuffix(host, o.pattern[1:])
+	}
+	return host == o.pattern
+}
+
+// domain returns the last two labels of a host.
+func domain(host string) string {
+	dots := 0
+	for i := len(host) - 1; i >= 0; i-- {
+		if host[i] == '.' {
+			if dots++; dots == 2 {
+				return host[i+1:]
+			}
+		}
+	}
+	return host
+}
+
 // originHost returns an origin's host, without scheme and port.
 func originHost(origin string) string {
 	if _, host, ok := strings.Cut(origin, "://"); ok {
@@ -203,6 +255,12 @@ func originHost(origin string) string {
 		origin = origin[:i]
 	}
 	return origin
+}
+
+// anywhere reports whether a dialect may be spoken by anybody who sends its
+// fields.
+func (d *Dialect) anywhere() bool {
+	return d.Anywhere || len(d.Origins) == 0 && d.Sign == ""
 }
 
 // spokenAt reports whether one of a dialect's Origins covers an origin.
@@ -233,7 +291,7 @@ func originMatches(pattern, origin string) bool {
 		if _, rest, ok := strings.Cut(origin, "://"); ok {
 			origin = rest
 		}
-		if !strings.Contains(host, ":") { // any port
+		if strings.LastIndexByte(host, ':') <= strings.LastIndexByte(host, ']') { // any port
 			origin = originHost(origin)
 		}
 	}

@@ -20,19 +20,16 @@ func (r *dialectReader) state(g *quotaGroup, p Policy, l ServiceLimit) {
 			r.a.NoRetry = true
 		}
 	}
-	if r.refused && l.Remaining < 0 && l.Reset > 0 && r.a.RetryAfter <= 0 && g.dim == "" {
-		l.Remaining = 0 // a reset that only refusals state
-	}
 	r.add(g.dialect, p, l)
 }
 
 // add adds a quota to the announcement, unless it is there already: stated by
 // the IETF fields, or by another dialect under the same name.
 func (r *dialectReader) add(d *Dialect, p Policy, l ServiceLimit) {
-	if p.Quota < 0 && l.Remaining < 0 && l.Reset < 0 && l.Used == 0 {
+	if p.Quota < 0 && l.Remaining < 0 && l.Reset < 0 && l.Used == 0 || len(p.Name) > maxNameLen {
 		return
 	}
-	if r.addToIETF(&p, &l) {
+	if r.addToIETF(&p, &l) || r.draft && r.policies+r.limits > 0 {
 		return
 	}
 	for i := range r.a.Policies {
@@ -74,7 +71,7 @@ func (r *dialectReader) addToIETF(p *Policy, l *ServiceLimit) bool {
 	best := -1
 	for i := 0; i < r.policies && i < 64; i++ {
 		have := &r.a.Policies[i]
-		if r.matched&(1<<i) != 0 || p.Quota >= 0 && have.Quota != p.Quota || !sameUnit(have.Unit, p.Unit) ||
+		if r.matched&(1<<i) != 0 && !r.draft || p.Quota >= 0 && have.Quota != p.Quota || !sameUnit(have.Unit, p.Unit) ||
 			have.Window != p.Window && have.Window > 0 && p.Window > 0 {
 			continue
 		}
@@ -89,13 +86,15 @@ func (r *dialectReader) addToIETF(p *Policy, l *ServiceLimit) bool {
 	}
 	if best >= 0 {
 		have := &r.a.Policies[best]
-		r.matched |= 1 << best
+		if !r.draft {
+			r.matched |= 1 << best
+		}
 		if have.Window == 0 {
 			have.Window = p.Window
 		}
 		if left := r.ietfLimit(have.Name); left != nil {
 			lack(left, l)
-		} else if l.Remaining >= 0 || l.Reset >= 0 {
+		} else if (l.Remaining >= 0 || l.Reset >= 0) && len(r.a.Limits) < maxPolicies {
 			l.Policy, l.Unit = have.Name, have.Unit
 			r.a.Limits = append(r.a.Limits, *l)
 		}
@@ -108,7 +107,7 @@ func (r *dialectReader) addToIETF(p *Policy, l *ServiceLimit) bool {
 			continue
 		}
 		lack(have, l)
-		if p.Quota >= 0 {
+		if p.Quota >= 0 && len(r.a.Policies) < maxPolicies {
 			p.Name = have.Policy
 			r.a.Policies = append(r.a.Policies, *p)
 		}

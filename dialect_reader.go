@@ -1,7 +1,6 @@
 package heed
 
 import (
-	"bytes"
 	"net/http"
 	"strings"
 	"sync"
@@ -21,36 +20,39 @@ func readDialects(origin string, status int, h http.Header, fields []string, bod
 		return
 	}
 	r := dialectReaders.Get().(*dialectReader)
-	defer r.free()
-	*r = dialectReader{
-		a: a, status: status, h: h, fields: fields, ref: date,
-		refused:  a.Refused || status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable,
-		policies: len(a.Policies), limits: len(a.Limits),
-		spoken: r.spoken[:0], groups: r.groups[:0],
-	}
+	r.a, r.status, r.h, r.fields, r.ref = *a, status, h, fields, date
+	r.refused = a.Refused || status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable
+	r.policies, r.limits = len(a.Policies), len(a.Limits)
 	if date.IsZero() {
 		r.ref = now
 	}
 	for i := range own {
-		if d := &own[i]; d.spokenAt(origin) || len(d.Origins) == 0 {
-			r.readOwn(d, uint16(i))
-		}
+		r.readOwn(&own[i], origin, uint16(i)<<6)
 	}
 	r.own = len(r.spoken)
 	r.readKnown(knownDialects, origin)
 	if len(r.spoken) == 0 && len(r.groups) == 0 && !(status == http.StatusForbidden && a.RetryAfter > 0) {
+		r.free()
 		return
 	}
 	r.sort()
 	for i := range r.groups {
-		r.emit(&r.groups[i])
+		g := &r.groups[i]
+		if g.quota == nil {
+			r.shown = true
+			continue
+		}
+		r.draft = g.name[roleLimit] == fieldLimit || g.name[roleRemaining] == fieldRemaining
+		r.emit(g)
 	}
 	r.conclude(body)
+	*a = r.a
+	r.free()
 }
 
 // A dialectReader reads one response.
 type dialectReader struct {
-	a        *Announcement
+	a        Announcement // by value, so that the caller's stays off the heap
 	status   int
 	h        http.Header
 	fields   []string
@@ -62,6 +64,9 @@ type dialectReader struct {
 
 	spoken []*Dialect // as recognised, the most particular ones first
 	own    int        // of spoken, those of a user
+	known  int        // of spoken, those recognised by more than the fields of a family
+	shown  bool       // a dialect that anybody may speak shows by more than its quotas
+	draft  bool       // the quota at hand is in the fields of the early IETF drafts
 	taken  uint64     // of fields, those a dialect has explained
 	groups []quotaGroup
 }
@@ -74,15 +79,17 @@ var dialectReaders = sync.Pool{New: func() any { return new(dialectReader) }}
 func (r *dialectReader) free() {
 	clear(r.spoken)
 	clear(r.groups)
-	*r = dialectReader{spoken: r.spoken[:0], groups: r.groups[:0]}
+	r.spoken, r.groups = r.spoken[:0], r.groups[:0]
+	r.a, r.h, r.fields = Announcement{}, nil, nil
+	r.matched, r.taken, r.own, r.known, r.shown = 0, 0, 0, 0, false
 	dialectReaders.Put(r)
 }
 
 // A quotaGroup is the fields found of one quota.
 type quotaGroup struct {
 	dialect *Dialect
-	quota   *QuotaFields
-	dim     string // what "*" stands for
+	quota   *QuotaFields // nil: the dialect shows, and no quota
+	dim     string       // what "*" stands for
 	order   uint16
 	name    [numRoles]string // "": not sent
 	alt     [numRoles]uint8
@@ -99,13 +106,11 @@ func (r *dialectReader) speaks(d *Dialect) bool {
 	return true
 }
 
-// readOwn looks for the fields of a user's dialect, whatever their names.
-func (r *dialectReader) readOwn(d *Dialect, order uint16) {
-	found := d.Sign != "" && len(r.h.Values(d.Sign)) > 0
-	if len(d.Origins) == 0 && d.Sign != "" && !found {
-		return
-	}
-	if r.readQuotas(d, order, true) || found || len(d.Origins) > 0 {
+// readOwn looks for the fields of a user's dialect, whatever their names, if it
+// is spoken here.
+func (r *dialectReader) readOwn(d *Dialect, origin string, order uint16) {
+	here := d.spokenAt(origin) || d.Sign != "" && len(r.h.Values(d.Sign)) > 0
+	if (here || d.anywhere()) && r.readQuotas(d, order, true) || here {
 		r.speaks(d)
 	}
 }
@@ -114,22 +119,19 @@ func (r *dialectReader) readOwn(d *Dialect, order uint16) {
 // the origin or shown by their sign, then of those that anybody may speak.
 func (r *dialectReader) readKnown(x *dialectIndex, origin string) {
 	const first = 1 << 12 // after a user's dialects, before those anybody may speak
-	for host := originHost(origin); host != ""; {
-		for _, d := range x.origins[host] {
-			r.speaks(d)
+	host := originHost(origin)
+	here := x.origins[domain(host)]
+	for i := range here {
+		if d := here[i].dialect; here[i].covers(host) && r.speaks(d) {
 			r.readQuotas(d, first+x.order[d], false)
 		}
-		next := strings.IndexByte(host[1:], '.')
-		if next < 0 {
-			break
-		}
-		host = host[1+next:]
 	}
-	for _, sign := range x.signs {
-		if len(r.h[sign.name]) > 0 && r.speaks(sign.dialect) {
+	for i := range x.signs {
+		if sign := &x.signs[i]; r.sent(sign.name, false) && r.speaks(sign.dialect) {
 			r.readQuotas(sign.dialect, first+x.order[sign.dialect], false)
 		}
 	}
+	r.known = len(r.spoken)
 	for i, name := range r.fields {
 		if r.taken&(1<<i) != 0 {
 			continue
@@ -161,53 +163,91 @@ func (r *dialectReader) try(patterns []fieldPattern, name string) bool {
 }
 
 // readQuotas looks for all fields of one dialect, and reports whether there
-// are any.
+// are any. A field that it names outright is not one of those for which a
+// pattern stands.
 func (r *dialectReader) readQuotas(d *Dialect, order uint16, own bool) bool {
-	before := len(r.groups)
-	taken := r.taken
+	before, taken := len(r.groups), r.taken
+	patterns := false
 	for i := range d.Quotas {
 		q := &d.Quotas[i]
 		for rl := range numRoles {
-			alt := uint8(0)
+			use := fieldUse{d, q, rl, 0, order + uint16(i)}
+			for name, more := cutWord(q.names(rl)); name != ""; name, more = cutWord(more) {
+				if strings.IndexByte(name, '*') >= 0 {
+					patterns = true
+					continue
+				}
+				if own {
+					name = http.CanonicalHeaderKey(name)
+				}
+				if r.sent(name, own) && r.take(name, taken) {
+					r.found(use, "", name)
+				}
+				use.alt++
+			}
+		}
+	}
+	if !patterns {
+		return len(r.groups) > before
+	}
+	named := len(r.groups)
+	for i := range d.Quotas {
+		q := &d.Quotas[i]
+		for rl := range numRoles {
+			use := fieldUse{d, q, rl, 0, order + uint16(i)}
 			for name, more := cutWord(q.names(rl)); name != ""; name, more = cutWord(more) {
 				if own {
 					name = http.CanonicalHeaderKey(name)
 				}
-				use := fieldUse{d, q, rl, alt, order + uint16(i)}
-				alt++
 				prefix, suffix, star := strings.Cut(name, "*")
 				if !star {
-					if r.sent(name, own) && r.take(name, taken) {
-						r.found(use, "", name)
-					}
 					continue
 				}
 				p := fieldPattern{prefix: prefix, suffix: suffix}
 				if own {
 					n := 0
 					for name, lines := range r.h {
-						if dim, ok := p.match(name); ok && len(lines) > 0 && n < maxFields && r.take(name, taken) {
-							r.found(use, dim, name)
+						if n < maxFields && len(lines) > 0 && r.takePattern(&p, use, name, before, named, taken) {
 							n++
 						}
 					}
-					continue
-				}
-				for _, name := range r.fields {
-					if dim, ok := p.match(name); ok && r.take(name, taken) {
-						r.found(use, dim, name)
+				} else {
+					for _, name := range r.fields {
+						r.takePattern(&p, use, name, before, named, taken)
 					}
 				}
+				use.alt++
 			}
 		}
 	}
 	return len(r.groups) > before
 }
 
-// sent reports whether a field was sent. Only those of users' dialects can have
-// names that do not speak of limits.
-func (r *dialectReader) sent(name string, own bool) bool {
-	if own {
+// takePattern takes in a field that fits a pattern and that is not one of those the
+// dialect names outright, which are in the groups from first up to last.
+func (r *dialectReader) takePattern(p *fieldPattern, use fieldUse, name string, first, last int, taken uint64) bool {
+	dim, ok := p.match(name)
+	if !ok {
+		return false
+	}
+	for i := first; i < last; i++ {
+		for _, have := range r.groups[i].name {
+			if have == name {
+				return false
+			}
+		}
+	}
+	if !r.take(name, taken) {
+		return false
+	}
+	r.found(use, dim, name)
+	return true
+}
+
+// sent reports whether a field was sent. Those of users' dialects may have a
+// name that does not speak of limits.
+func (r *dialectReader) sent(name string, anyName bool) bool {
+	if anyName {
 		return len(r.h[name]) > 0
 	}
 	for _, f := range r.fields {
@@ -234,7 +274,7 @@ func (r *dialectReader) take(name string, before uint64) bool {
 func (r *dialectReader) found(use fieldUse, dim, name string) {
 	var g *quotaGroup
 	for i := range r.groups {
-		if r.groups[i].quota == use.quota && r.groups[i].dim == dim {
+		if r.groups[i].quota == use.quota && r.groups[i].dim == dim && r.groups[i].dialect == use.dialect {
 			g = &r.groups[i]
 		}
 	}
@@ -292,8 +332,11 @@ func (r *dialectReader) emit(g *quotaGroup) {
 	l := ServiceLimit{Remaining: -1, Reset: -1}
 	if g.dim != "" {
 		dim := strings.ToLower(g.dim)
-		if name == "" {
-			name = dim
+		switch {
+		case name == "":
+			name = strings.TrimPrefix(dim, "x-")
+		case strings.Contains(name, "*"):
+			name = strings.Replace(name, "*", dim, 1)
 		}
 		if unit == "" {
 			unit = wordUnit(dim)
@@ -324,6 +367,9 @@ func (r *dialectReader) emit(g *quotaGroup) {
 	limit := r.value(g, roleLimit)
 	if n, ok := parseCount(limit); ok {
 		p.Quota = n
+	} else if n, rest, ok := scanDecimal(trimOWS(limit)); ok && !n.neg && rest == "" && n.nanos > 0 && p.Window > 0 {
+		p.Quota = 1 // tollbooth: 0.02 in a second is one in 50
+		p.Window = time.Duration(min(float64(p.Window)/float64(n.nanos)*1e9, float64(maxSpan)))
 	}
 	if g.name[roleRemaining] != "" {
 		for _, line := range r.h[g.name[roleRemaining]] { // several limiters, of which the tightest counts
@@ -351,7 +397,7 @@ func (r *dialectReader) emit(g *quotaGroup) {
 			l.Remaining = max(0, p.Quota-used)
 		}
 	}
-	if strings.IndexByte(limit, '=') >= 0 && name == "" {
+	if name == "" && g.name[roleLimit] != fieldLimit && len(limit) <= maxValue && strings.IndexByte(limit, '=') >= 0 {
 		r.emitList(&p, limit)
 	}
 	r.state(g, p, l)
@@ -370,12 +416,10 @@ func setRate(p *Policy, value string) {
 	}
 	switch {
 	case p.Quota > 0:
-	case n.nanos == 0:
-		p.Quota = n.whole
 	case rate < 1:
 		p.Quota = 1
 	default:
-		p.Quota = n.whole // a burst of it, and the rate exact
+		p.Quota = n.whole // the window makes the rate exact
 	}
 	setRefill(p, rate)
 }
@@ -396,7 +440,11 @@ func setRefill(p *Policy, rate float64) {
 // The first of them with that quota becomes p.
 func (r *dialectReader) emitList(p *Policy, list string) {
 	found := false
+	items := 0
 	for item := range strings.SplitSeq(list, ",") {
+		if items++; items > maxPolicies {
+			return
+		}
 		n, ok := parseCount(item)
 		if !ok {
 			continue
@@ -429,58 +477,6 @@ func (r *dialectReader) emitList(p *Policy, list string) {
 	}
 }
 
-// conclude reads the budget and judges the status.
-func (r *dialectReader) conclude(body []byte) {
-	for i := range r.groups {
-		r.speaks(r.groups[i].dialect)
-	}
-	exhausted := false
-	for i := range r.a.Limits {
-		exhausted = exhausted || r.a.Limits[i].Remaining == 0
-	}
-	refusal := (*Refusal)(nil)
-	for i, d := range r.spoken {
-		for name, more := cutWord(d.Bucket); name != "" && r.a.Bucket == ""; name, more = cutWord(more) {
-			if i < r.own {
-				name = http.CanonicalHeaderKey(name)
-			}
-			if r.sent(name, i < r.own) {
-				r.a.Bucket = trimOWS(r.h[name][0])
-			}
-		}
-		if r.status < 400 {
-			continue
-		}
-		for _, global := range d.Global {
-			name, value, _ := strings.Cut(global, ":")
-			if name = http.CanonicalHeaderKey(name); r.sent(name, i < r.own) && equalASCII(trimOWS(r.h[name][0]), trimOWS(value)) {
-				r.a.Global = true
-			}
-		}
-		for i := range d.Refusals {
-			if refusal == nil && d.Refusals[i].fits(r, exhausted, body) {
-				refusal = &d.Refusals[i]
-			}
-		}
-	}
-	if refusal != nil {
-		r.a.Refused = true
-		r.a.NoRetry = r.a.NoRetry || refusal.NoRetry
-		r.a.Global = r.a.Global || refusal.Global
-		if r.a.RetryAfter <= 0 && !refusal.NoRetry {
-			r.a.RetryAfter = refusal.Wait
-		}
-	}
-	// A status 403 that says when to come back is no lack of permission.
-	if r.status == http.StatusForbidden && r.a.RetryAfter > 0 {
-		r.a.Refused = true
-	}
-	said := len(r.a.Policies) > 0 || len(r.a.Limits) > 0 || r.a.RetryAfter > 0 || refusal != nil
-	if said && len(r.spoken) > 0 && r.a.Dialect == "" {
-		r.a.Dialect = r.spoken[0].Name
-	}
-}
-
 // cutWord returns the first word of s, "" where there is none, and what follows
 // it.
 func cutWord(s string) (word, more string) {
@@ -491,15 +487,4 @@ func cutWord(s string) (word, more string) {
 		return s[:i], s[i:]
 	}
 	return s, ""
-}
-
-// fits reports whether a response is such a refusal.
-func (f *Refusal) fits(r *dialectReader, exhausted bool, body []byte) bool {
-	if f.Status != r.status {
-		return false
-	}
-	if !f.RetryAfter && !f.Exhausted && f.Body == "" {
-		return true
-	}
-	return f.RetryAfter && r.a.RetryAfter > 0 || f.Exhausted && exhausted || f.Body != "" && bytes.Contains(body, []byte(f.Body))
 }

@@ -1,25 +1,320 @@
 package heed
 
-import "time"
+import (
+	"net/http"
+	"time"
+)
+
+const day = 24 * time.Hour
 
 // dialectTable is the dialects heed knows. Where an origin or a sign decides,
 // the dialect's fields are read as it says; all other fields as the dialects
-// say that anybody may speak.
+// say that anybody may speak. Of those, the first one whose pattern fits a name
+// has it, so that the families without a service come last.
 //
 // Names of fields are in their canonical form.
 var dialectTable = []Dialect{
+	// Services told by their origin, most of which speak a family's dialect
+	// and refuse in a way of their own.
+	{
+		Name:    "github",
+		Origins: []string{"api.github.com", "uploads.github.com", "*.ghe.com"},
+		Sign:    "X-Github-Media-Type", // GitHub Enterprise is at home anywhere
+		Quotas:  []QuotaFields{plain("X-Ratelimit-", 0)},
+		Bucket:  "X-Ratelimit-Resource",
+		Refusals: []Refusal{
+			{Status: 403, Exhausted: true},
+			{Status: 429, Exhausted: true},
+			// The secondary limits: plenty is left, and all has to stop.
+			{Status: 403, RetryAfter: true, Body: "secondary rate limit", Global: true, Wait: time.Minute},
+			{Status: 403, Body: "abuse detection mechanism", Global: true, Wait: time.Minute},
+			{Status: 429, Global: true, Wait: time.Minute},
+		},
+	},
+	{
+		Name:    "gitlab",
+		Origins: []string{"gitlab.com"},
+		Sign:    "Ratelimit-Observed",
+		Quotas: []QuotaFields{{
+			Limit: "Ratelimit-Limit", Remaining: "Ratelimit-Remaining", Used: "Ratelimit-Observed",
+			Reset: "Ratelimit-Reset Ratelimit-Resettime",
+		}},
+		Bucket: "Ratelimit-Name",
+	},
+	{Name: "bitbucket", Origins: []string{"api.bitbucket.org", "bitbucket.org"}, Bucket: "X-Ratelimit-Resource"},
+	{Name: "jira", Origins: []string{"*.atlassian.net", "api.atlassian.com"}, Quotas: []QuotaFields{plain("X-Ratelimit-", 0)}},
+	{Name: "twitch", Origins: []string{"api.twitch.tv"}, Quotas: []QuotaFields{plain("Ratelimit-", 0)}},
+	{Name: "digitalocean", Origins: []string{"api.digitalocean.com"}, Quotas: []QuotaFields{plain("Ratelimit-", time.Hour)}},
+	{Name: "docker-hub", Origins: []string{"registry-1.docker.io", "hub.docker.com"}, Sign: "Docker-Ratelimit-Source"},
+	{
+		Name: "yelp", Origins: []string{"api.yelp.com"},
+		Quotas: []QuotaFields{{
+			Policy: "daily", Limit: "Ratelimit-Dailylimit", Remaining: "Ratelimit-Remaining", Reset: "Ratelimit-Resettime", Window: day,
+		}},
+	},
+	{
+		Name: "discord", Origins: []string{"discord.com", "discordapp.com", "*.discord.com"},
+		Quotas: []QuotaFields{plain("X-Ratelimit-", 0)},
+		Bucket: "X-Ratelimit-Bucket",
+		Global: []string{"X-Ratelimit-Global: true", "X-Ratelimit-Scope: global"},
+	},
+	{
+		Name: "reddit", Origins: []string{"oauth.reddit.com", "www.reddit.com", "api.reddit.com"},
+		Quotas: []QuotaFields{plain("X-Ratelimit-", 10*time.Minute)},
+	},
+	{
+		Name: "linear", Origins: []string{"api.linear.app"},
+		Quotas: []QuotaFields{
+			{Limit: "X-Ratelimit-*-Limit", Remaining: "X-Ratelimit-*-Remaining", Reset: "X-Ratelimit-*-Reset"},
+		},
+		Refusals: []Refusal{{Status: 400, Exhausted: true, Body: "RATELIMITED"}},
+	},
+	{
+		Name: "rapidapi", Origins: []string{"*.rapidapi.com"},
+		Quotas: []QuotaFields{
+			{Limit: "X-Ratelimit-*-Limit", Remaining: "X-Ratelimit-*-Remaining", Reset: "X-Ratelimit-*-Reset"},
+		},
+	},
+	{
+		Name: "openai", Origins: []string{"api.openai.com", "*.openai.azure.com", "*.cognitiveservices.azure.com"},
+		Sign:   "Openai-Processing-Ms",
+		Quotas: []QuotaFields{suffixed("X-Ratelimit-")},
+		Refusals: []Refusal{
+			{Status: 429, Body: "insufficient_quota", NoRetry: true}, // money has run out, not time
+			{Status: 429, Body: "billing_hard_limit_reached", NoRetry: true},
+		},
+	},
+	{
+		Name: "groq", Origins: []string{"api.groq.com"},
+		Quotas: []QuotaFields{
+			named("X-Ratelimit-", "requests", "", day),
+			named("X-Ratelimit-", "tokens", "tokens", time.Minute),
+		},
+	},
+	{Name: "mistral", Origins: []string{"api.mistral.ai"}, Quotas: []QuotaFields{suffixed("X-Ratelimit-")}},
+	{
+		Name: "anthropic", Origins: []string{"api.anthropic.com"}, Anywhere: true,
+		Quotas: []QuotaFields{
+			infixed("Anthropic-Ratelimit-", "requests", "", time.Minute),
+			infixed("Anthropic-Ratelimit-", "tokens", "tokens", time.Minute),
+			infixed("Anthropic-Ratelimit-", "input-tokens", "tokens", time.Minute),
+			infixed("Anthropic-Ratelimit-", "output-tokens", "tokens", time.Minute),
+			{Limit: "Anthropic-Ratelimit-*-Limit", Remaining: "Anthropic-Ratelimit-*-Remaining", Reset: "Anthropic-Ratelimit-*-Reset"},
+			{
+				Policy: "priority-*",
+				Limit:  "Anthropic-Priority-*-Limit", Remaining: "Anthropic-Priority-*-Remaining", Reset: "Anthropic-Priority-*-Reset",
+			},
+		},
+		Refusals: []Refusal{{Status: 529}}, // overloaded
+	},
+	{Name: "notion", Origins: []string{"api.notion.com"}, Refusals: []Refusal{{Status: 529}}},
+	{Name: "twitter", Origins: []string{"api.twitter.com", "api.x.com"}, Quotas: []QuotaFields{plain("X-Rate-Limit-", 0)}, Refusals: []Refusal{{Status: 420}}},
+	{
+		// A quota of 0 is how it says that too many requests are in flight.
+		Name: "okta", Origins: []string{"*.okta.com", "*.oktapreview.com", "*.okta-emea.com"},
+		Quotas: []QuotaFields{{
+			Limit: "X-Rate-Limit-Limit", Remaining: "X-Rate-Limit-Remaining", Reset: "X-Rate-Limit-Reset", ZeroUnknown: true,
+		}},
+	},
+	{Name: "prisjakt", Origins: []string{"api.schibsted.com", "*.prisjakt.nu"}, Quotas: []QuotaFields{
+		{
+			Limit: "X-Rate-Limit-Limit X-Ratelimit-Limit", Remaining: "X-Rate-Limit-Remaining X-Ratelimit-Remaining",
+			Reset: "X-Rate-Limit-Reset X-Ratelimit-Reset", ResetForm: TimeMilliseconds, Window: time.Hour,
+		},
+	}},
+	{Name: "scopemaster", Origins: []string{"*.scopemaster.com"}, Refusals: []Refusal{{Status: 402, Exhausted: true}}},
+	{
+		Name: "stripe", Origins: []string{"api.stripe.com"}, Sign: "Stripe-Rate-Limited-Reason",
+		Global: []string{"Stripe-Rate-Limited-Reason: global-rate", "Stripe-Rate-Limited-Reason: global-concurrency"},
+	},
+	{
+		Name: "strava", Origins: []string{"www.strava.com"}, Sign: "X-Ratelimit-Usage",
+		Quotas: []QuotaFields{
+			{
+				Form: FormPositions, Limit: "X-Ratelimit-Limit", Used: "X-Ratelimit-Usage",
+				Windows: []time.Duration{15 * time.Minute, day}, Aligned: true,
+			},
+			{
+				Policy: "read", Form: FormPositions, Limit: "X-Readratelimit-Limit", Used: "X-Readratelimit-Usage",
+				Windows: []time.Duration{15 * time.Minute, day}, Aligned: true,
+			},
+		},
+	},
+	{
+		Name: "spring", Sign: "X-Ratelimit-Burst-Capacity", // Spring Cloud Gateway
+		Quotas: []QuotaFields{{
+			Limit: "X-Ratelimit-Burst-Capacity", Remaining: "X-Ratelimit-Remaining", Rate: "X-Ratelimit-Replenish-Rate",
+		}},
+	},
+
+	// Dialects told by their fields, wherever they are sent.
+	{
+		Name: "riot", Origins: []string{"*.api.riotgames.com"}, Anywhere: true,
+		Quotas: []QuotaFields{
+			{Policy: "app", Form: FormWindows, Limit: "X-App-Rate-Limit", Used: "X-App-Rate-Limit-Count"},
+			{Policy: "method", Form: FormWindows, Limit: "X-Method-Rate-Limit", Used: "X-Method-Rate-Limit-Count"},
+		},
+		Bucket: "X-Rate-Limit-Type",
+		Global: []string{"X-Rate-Limit-Type: application"},
+	},
+	{
+		Name: "shopify", Origins: []string{"*.myshopify.com"}, Anywhere: true,
+		Quotas: []QuotaFields{{
+			Form: FormRatio, Used: "X-Shopify-Shop-Api-Call-Limit", Refill: 2,
+		}},
+		Refusals: []Refusal{{Status: 430}},
+	},
+	{
+		Name: "hubspot", Origins: []string{"api.hubapi.com", "api.hubspot.com"}, Anywhere: true,
+		Quotas: []QuotaFields{
+			{
+				Policy: "interval", Limit: "X-Hubspot-Ratelimit-Max", Remaining: "X-Hubspot-Ratelimit-Remaining",
+				Interval: "X-Hubspot-Ratelimit-Interval-Milliseconds",
+			},
+			{Policy: "daily", Limit: "X-Hubspot-Ratelimit-Daily", Remaining: "X-Hubspot-Ratelimit-Daily-Remaining", Window: day},
+			{Policy: "secondly", Limit: "X-Hubspot-Ratelimit-Secondly", Remaining: "X-Hubspot-Ratelimit-Secondly-Remaining", Window: time.Second},
+		},
+	},
+	{
+		Name: "imgur", Anywhere: true,
+		Quotas: []QuotaFields{
+			{Policy: "client", Limit: "X-Ratelimit-Clientlimit", Remaining: "X-Ratelimit-Clientremaining", Reset: "X-Ratelimit-Clientreset"},
+			{Policy: "user", Limit: "X-Ratelimit-Userlimit", Remaining: "X-Ratelimit-Userremaining", Reset: "X-Ratelimit-Userreset"},
+		},
+	},
+	{
+		Name: "jumpseller", Origins: []string{"api.jumpseller.com"}, Anywhere: true,
+		Quotas: []QuotaFields{
+			{Policy: "minute", Limit: "Jumpseller-Perminuteratelimit-Limit", Remaining: "Jumpseller-Perminuteratelimit-Remaining", Window: time.Minute},
+			{Policy: "second", Limit: "Jumpseller-Persecondratelimit-Limit", Remaining: "Jumpseller-Persecondratelimit-Remaining", Window: time.Second},
+		},
+		Refusals: []Refusal{{Status: 403, Exhausted: true}},
+	},
+	{
+		Name: "zendesk", Origins: []string{"*.zendesk.com"}, Anywhere: true,
+		Quotas: []QuotaFields{{Form: FormKeys, Limit: "Zendesk-Ratelimit-*"}},
+	},
+	{
+		Name: "trello", Origins: []string{"api.trello.com", "trello.com"}, Anywhere: true,
+		Quotas: []QuotaFields{
+			trello("api-key", "X-Rate-Limit-Api-Key-"),
+			trello("api-token", "X-Rate-Limit-Api-Token-"),
+			trello("member", "X-Rate-Limit-Member-"),
+		},
+	},
+	{
+		Name: "sentry", Anywhere: true,
+		Quotas: []QuotaFields{
+			plain("X-Sentry-Rate-Limit-", 0),
+			{
+				Policy: "concurrent", Unit: UnitConcurrentRequests,
+				Limit: "X-Sentry-Rate-Limit-Concurrentlimit", Remaining: "X-Sentry-Rate-Limit-Concurrentremaining",
+			},
+			{Form: FormCategories, Limit: "X-Sentry-Rate-Limits"},
+		},
+	},
+	{
+		Name: "contentful", Anywhere: true,
+		Quotas: []QuotaFields{
+			{
+				Policy: "second", Limit: "X-Contentful-Ratelimit-Second-Limit", Remaining: "X-Contentful-Ratelimit-Second-Remaining",
+				RetryAfter: "X-Contentful-Ratelimit-Reset", Window: time.Second,
+			},
+			{Policy: "hour", Limit: "X-Contentful-Ratelimit-Hour-Limit", Remaining: "X-Contentful-Ratelimit-Hour-Remaining", Window: time.Hour},
+		},
+	},
+	{
+		Name: "salesforce", Origins: []string{"*.salesforce.com"}, Anywhere: true,
+		Quotas:   []QuotaFields{{Policy: "api-usage", Form: FormRatio, Used: "Sforce-Limit-Info", Window: day}},
+		Refusals: []Refusal{{Status: 403, Exhausted: true, Body: "REQUEST_LIMIT_EXCEEDED"}},
+	},
+	{
+		Name: "meta", Origins: []string{"graph.facebook.com", "graph.instagram.com"}, Anywhere: true,
+		Quotas: []QuotaFields{
+			{Policy: "app", Form: FormPercent, Used: "X-App-Usage"},
+			{Policy: "page", Form: FormPercent, Used: "X-Page-Usage"},
+			{Policy: "business", Form: FormPercent, Used: "X-Business-Use-Case-Usage"},
+			{Policy: "ad-account", Form: FormPercent, Used: "X-Ad-Account-Usage"},
+		},
+		Refusals: []Refusal{
+			{Status: 400, Body: "request limit reached"},
+			{Status: 403, Body: "request limit reached"},
+		},
+	},
+	{
+		Name: "binance", Origins: []string{"*.binance.com", "*.binance.us", "*.binance.vision"}, Anywhere: true,
+		Quotas: []QuotaFields{
+			{Policy: "weight-*", Unit: "weight", Used: "X-Mbx-Used-Weight-*"},
+			{Policy: "ip-weight-*", Unit: "weight", Used: "X-Sapi-Used-Ip-Weight-*"},
+			{Policy: "uid-weight-*", Unit: "weight", Used: "X-Sapi-Used-Uid-Weight-*"},
+			{Policy: "orders-*", Unit: "orders", Used: "X-Mbx-Order-Count-*"},
+		},
+		Refusals: []Refusal{{Status: 418, Global: true}}, // a ban, for as long as Retry-After says
+	},
+	{
+		Name: "bybit", Origins: []string{"api.bybit.com", "api-testnet.bybit.com"}, Anywhere: true,
+		Quotas: []QuotaFields{{
+			Limit: "X-Bapi-Limit", Remaining: "X-Bapi-Limit-Status", Reset: "X-Bapi-Limit-Reset-Timestamp",
+		}},
+		Refusals: []Refusal{{Status: 403, Body: "access too frequent", Global: true}},
+	},
+	{
+		Name: "kucoin", Anywhere: true,
+		Quotas: []QuotaFields{{
+			Limit: "Gw-Ratelimit-Limit", Remaining: "Gw-Ratelimit-Remaining", Reset: "Gw-Ratelimit-Reset", ResetForm: TimeMilliseconds,
+		}},
+	},
+	{
+		Name: "lark", Origins: []string{"open.feishu.cn", "open.larksuite.com"}, Anywhere: true,
+		Quotas: []QuotaFields{{
+			Limit: "X-Ogw-Ratelimit-Limit", Remaining: "X-Ogw-Ratelimit-Remaining", Reset: "X-Ogw-Ratelimit-Reset",
+		}},
+		Refusals: []Refusal{{Status: 400, Body: "99991400"}},
+	},
+	{Name: "ebay", Anywhere: true, Quotas: []QuotaFields{plain("X-Ebay-C-Ratelimit-", 0)}},
+	{
+		Name: "etsy", Anywhere: true,
+		Quotas: []QuotaFields{
+			{Policy: "second", Limit: "X-Limit-Per-Second", Remaining: "X-Remaining-This-Second", Window: time.Second},
+			{Policy: "day", Limit: "X-Limit-Per-Day", Remaining: "X-Remaining-Today", Window: day},
+		},
+	},
+	{Name: "amazon-sp-api", Anywhere: true, Quotas: []QuotaFields{{Rate: "X-Amzn-Ratelimit-Limit"}}},
+	{
+		Name: "azure", Anywhere: true, // Azure Resource Manager
+		Quotas: []QuotaFields{
+			{Form: FormNamed, Remaining: "X-Ms-Ratelimit-Remaining-Resource"},
+			{Remaining: "X-Ms-Ratelimit-Remaining-*"},
+		},
+	},
+	{
+		Name: "oracle", Anywhere: true, // Oracle Access Governance
+		Quotas: []QuotaFields{{
+			Limit: "Requestlimit-*-Limit", Remaining: "Requestlimit-*-Remaining",
+			RetryAfter: "Requestlimit-*-Retryafter", RetryAfterForm: TimeMilliseconds,
+		}},
+	},
+	{Name: "twilio", Anywhere: true, Quotas: []QuotaFields{{Policy: "concurrent", Unit: UnitConcurrentRequests, Used: "Twilio-Concurrent-Requests"}}},
+	{
+		Name: "gravitee", Anywhere: true,
+		Quotas: []QuotaFields{{
+			Policy: "quota", Limit: "X-Quota-Limit", Remaining: "X-Quota-Remaining", Reset: "X-Quota-Reset",
+		}},
+	},
+	{
+		Name: "apisix-ai", Anywhere: true,
+		Quotas: []QuotaFields{{
+			Unit: "tokens", Limit: "X-Ai-Ratelimit-Limit-*", Remaining: "X-Ai-Ratelimit-Remaining-*", Reset: "X-Ai-Ratelimit-Reset-*",
+		}},
+	},
+	StackExchange,
+	ShopifyGraphQL,
+
+	// Families that many speak.
 	{
 		Name: "x-ratelimit",
 		Quotas: []QuotaFields{
-			{
-				Limit:      "X-Ratelimit-Limit X-Ratelimit-Max",
-				Remaining:  "X-Ratelimit-Remaining",
-				Used:       "X-Ratelimit-Used X-Ratelimit-Observed",
-				Reset:      "X-Ratelimit-Reset X-Ratelimit-Next",
-				ResetAfter: "X-Ratelimit-Reset-After",
-				Interval:   "X-Ratelimit-Interval-Milliseconds X-Ratelimit-Interval X-Ratelimit-Window",
-				RetryAfter: "X-Ratelimit-Retry-After X-Ratelimit-Retryafter",
-			},
+			plain("X-Ratelimit-", 0),
 			{
 				Limit:      "X-Ratelimit-Limit-* X-Ratelimit-*-Limit",
 				Remaining:  "X-Ratelimit-Remaining-* X-Ratelimit-*-Remaining",
@@ -34,37 +329,93 @@ var dialectTable = []Dialect{
 	{
 		Name: "x-rate-limit",
 		Quotas: []QuotaFields{
-			{
-				Limit:      "X-Rate-Limit-Limit X-Rate-Limit X-Rate-Limit-Max",
-				Remaining:  "X-Rate-Limit-Remaining",
-				Used:       "X-Rate-Limit-Used",
-				Reset:      "X-Rate-Limit-Reset",
-				ResetAfter: "X-Rate-Limit-Reset-After",
-				Interval:   "X-Rate-Limit-Interval X-Rate-Limit-Duration X-Rate-Limit-Window",
-				RetryAfter: "X-Rate-Limit-Retry-After",
-			},
+			xRateLimit(),
 			{
 				Limit:     "X-Rate-Limit-Limit-* X-Rate-Limit-*-Limit",
 				Remaining: "X-Rate-Limit-Remaining-* X-Rate-Limit-*-Remaining",
 				Used:      "X-Rate-Limit-Used-* X-Rate-Limit-*-Used",
 				Reset:     "X-Rate-Limit-Reset-* X-Rate-Limit-*-Reset",
 			},
+			{Policy: "concurrency", Unit: UnitConcurrentRequests, Limit: "X-Concurrency-Limit"},
 		},
 	},
 	{
-		Name:    "github",
-		Origins: []string{"api.github.com", "*.githubcopilot.com"},
-		Sign:    "X-Github-Request-Id",
-		Quotas: []QuotaFields{{
-			Limit: "X-Ratelimit-Limit", Remaining: "X-Ratelimit-Remaining", Used: "X-Ratelimit-Used", Reset: "X-Ratelimit-Reset",
-		}},
-		Bucket: "X-Ratelimit-Resource",
-		Refusals: []Refusal{
-			{Status: 403, Exhausted: true},
-			{Status: 429, Exhausted: true},
-			{Status: 403, RetryAfter: true, Body: "secondary rate limit", Global: true, Wait: time.Minute},
-			{Status: 429, Global: true, Wait: time.Minute}, // plenty left: the secondary limit
-			{Status: 403, Body: "abuse detection mechanism", Global: true, Wait: time.Minute},
+		// The names of the early IETF drafts, with what those do not have.
+		Name: "ratelimit",
+		Quotas: []QuotaFields{
+			{
+				Limit: "Ratelimit-Limit", Remaining: "Ratelimit-Remaining",
+				Reset: "Ratelimit-Reset Ratelimit-Resettime", ResetAfter: "Ratelimit-Reset-After",
+			},
+			{
+				Limit:     "Ratelimit-Limit-* Ratelimit-*-Limit",
+				Remaining: "Ratelimit-Remaining-* Ratelimit-*-Remaining",
+				Reset:     "Ratelimit-Reset-* Ratelimit-*-Reset",
+			},
 		},
+		Bucket: "Ratelimit-Name",
 	},
+	{
+		// Names that begin with somebody's own, who is not in this table.
+		Name: "vendor",
+		Quotas: []QuotaFields{{
+			Limit:     "*-Ratelimit-Limit *-Rate-Limit-Limit",
+			Remaining: "*-Ratelimit-Remaining *-Rate-Limit-Remaining",
+			Used:      "*-Ratelimit-Used *-Rate-Limit-Used",
+			Reset:     "*-Ratelimit-Reset *-Rate-Limit-Reset",
+		}},
+	},
+}
+
+// plain is the trio of limit, remaining and reset behind a prefix, with what
+// some send beside it.
+func plain(prefix string, window time.Duration) QuotaFields {
+	return QuotaFields{
+		Limit:      prefix + "Limit " + prefix + "Max",
+		Remaining:  prefix + "Remaining",
+		Used:       prefix + "Used " + prefix + "Observed",
+		Reset:      prefix + "Reset " + prefix + "Resettime " + prefix + "Next",
+		ResetAfter: prefix + "Reset-After",
+		RetryAfter: prefix + "Retry-After " + prefix + "Retryafter",
+		Interval:   prefix + "Interval-Milliseconds " + prefix + "Interval " + prefix + "Window " + prefix + "Duration",
+		Window:     window,
+	}
+}
+
+// suffixed is the trio with the dimension at its end.
+func suffixed(prefix string) QuotaFields {
+	return QuotaFields{
+		Limit: prefix + "Limit-*", Remaining: prefix + "Remaining-*", Used: prefix + "Used-*", Reset: prefix + "Reset-*",
+	}
+}
+
+// named is the trio with one known dimension at its end.
+func named(prefix, dim string, unit Unit, window time.Duration) QuotaFields {
+	word := http.CanonicalHeaderKey(dim)
+	return QuotaFields{
+		Policy: dim, Unit: unit, Window: window,
+		Limit: prefix + "Limit-" + word, Remaining: prefix + "Remaining-" + word, Reset: prefix + "Reset-" + word,
+	}
+}
+
+// infixed is the trio with one known dimension before its end.
+func infixed(prefix, dim string, unit Unit, window time.Duration) QuotaFields {
+	prefix += http.CanonicalHeaderKey(dim) + "-"
+	return QuotaFields{
+		Policy: dim, Unit: unit, Window: window,
+		Limit: prefix + "Limit", Remaining: prefix + "Remaining", Reset: prefix + "Reset",
+	}
+}
+
+// xRateLimit is the trio with the name that Zendesk gives the limit, too.
+func xRateLimit() QuotaFields {
+	q := plain("X-Rate-Limit-", 0)
+	q.Limit += " X-Rate-Limit"
+	return q
+}
+
+func trello(policy, prefix string) QuotaFields {
+	return QuotaFields{
+		Policy: policy, Limit: prefix + "Max", Remaining: prefix + "Remaining", Interval: prefix + "Interval-Ms",
+	}
 }

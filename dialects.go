@@ -27,6 +27,10 @@ type Dialect struct {
 	// wherever they are; "" for none.
 	Sign string
 
+	// Anywhere reports that the names of its fields mean nothing else: the
+	// dialect is also spoken by whoever sends any of them.
+	Anywhere bool
+
 	// Quotas are the quotas it states.
 	Quotas []QuotaFields
 
@@ -60,8 +64,9 @@ type Dialect struct {
 // A number below zero, or one that cannot be read, is not said; a fraction is
 // rounded down.
 type QuotaFields struct {
-	// Policy names the policy. Where it is "", the name is what "*" stands
-	// for, in lower case, and where there is no "*", "".
+	// Policy names the policy; "*" in it is replaced by what "*" stands for in
+	// the fields, in lower case. Where it is "", the name is that alone, and
+	// where there is no "*", "".
 	Policy string
 	Unit   Unit // "": as the name of the policy tells (…-tokens), or else UnitRequests
 	Form   Form // how Limit, Remaining and Used are written
@@ -115,7 +120,7 @@ const (
 type TimeForm uint8
 
 const (
-	// TimeAuto tells by the size of the number: below 10⁹ a span in seconds,
+	// TimeAuto tells by the size of the number: below 5·10⁸ a span in seconds,
 	// below 10¹¹ an instant in seconds since 1970, below 10¹⁴ one in
 	// milliseconds. In a field whose name ends in -Ms or -Milliseconds a span
 	// is in milliseconds.

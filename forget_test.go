@@ -27,7 +27,7 @@ func host(name string) string { return "https://" + name + ".example" }
 // visit sends a request that is answered.
 func visit(t *testing.T, r *heed.Registry, name string, header ...string) {
 	t.Helper()
-	pm := acquire(t, r, get(host(name)))
+	pm := acquire(t, r, request(host(name)))
 	pm.Observe(answer(200, header...))
 	pm.Release()
 }
@@ -40,20 +40,20 @@ func TestIdleOriginsAreForgotten(t *testing.T) {
 		kept   time.Duration                        // past which it is forgotten
 	}{
 		{"used", heed.Limits{}, func(t *testing.T, r *heed.Registry) { visit(t, r, "a") }, time.Hour},
-		{"checked", heed.Limits{}, func(t *testing.T, r *heed.Registry) { r.Check(get(host("a"))) }, time.Hour},
+		{"checked", heed.Limits{}, func(t *testing.T, r *heed.Registry) { r.Check(request(host("a"))) }, time.Hour},
 		{"paused", heed.Limits{}, func(t *testing.T, r *heed.Registry) { r.Pause(host("a"), 5*time.Hour) }, 5 * time.Hour},
 		{"paused, with several credentials", heed.Limits{}, func(t *testing.T, r *heed.Registry) {
-			acquire(t, r, get(host("a"), "Authorization", "Bearer a")).Release()
-			acquire(t, r, get(host("a"), "Authorization", "Bearer b")).Release()
+			acquire(t, r, request(host("a"), "Authorization", "Bearer a")).Release()
+			acquire(t, r, request(host("a"), "Authorization", "Bearer b")).Release()
 			r.Pause(host("a"), 5*time.Hour)
 		}, 5 * time.Hour},
 		{"refused", heed.Limits{MaxRetryAfter: 24 * time.Hour}, func(t *testing.T, r *heed.Registry) {
-			pm := acquire(t, r, get(host("a")))
+			pm := acquire(t, r, request(host("a")))
 			pm.Observe(answer(429, "Retry-After", "18000"))
 			pm.Release()
 		}, 5 * time.Hour},
 		{"out of service", heed.Limits{MaxRetryAfter: 24 * time.Hour}, func(t *testing.T, r *heed.Registry) {
-			pm := acquire(t, r, get(host("a")))
+			pm := acquire(t, r, request(host("a")))
 			pm.Observe(answer(503, "Retry-After", "18000"))
 			pm.Release()
 		}, 5 * time.Hour},
@@ -67,21 +67,21 @@ func TestIdleOriginsAreForgotten(t *testing.T) {
 		{"MinInterval runs", heed.Limits{MinInterval: 5 * time.Hour}, func(t *testing.T, r *heed.Registry) { visit(t, r, "a") }, 5 * time.Hour},
 		{"MinPause runs", heed.Limits{MinPause: 5 * time.Hour}, func(t *testing.T, r *heed.Registry) { visit(t, r, "a") }, 5 * time.Hour},
 		{"an interval asked for runs", heed.Limits{}, func(t *testing.T, r *heed.Registry) {
-			pm, err := r.Acquire(heed.WithMinInterval(t.Context(), 5*time.Hour), get(host("a")))
+			pm, err := r.Acquire(heed.WithMinInterval(t.Context(), 5*time.Hour), request(host("a")))
 			if err != nil {
 				t.Fatal(err)
 			}
 			pm.Release()
 		}, 5 * time.Hour},
 		{"in flight", heed.Limits{}, func(t *testing.T, r *heed.Registry) {
-			pm := acquire(t, r, get(host("a")))
+			pm := acquire(t, r, request(host("a")))
 			time.AfterFunc(5*time.Hour, pm.Release)
 		}, 6 * time.Hour},
 		{"waiting", heed.Limits{MaxConcurrent: 1}, func(t *testing.T, r *heed.Registry) {
-			pm := acquire(t, r, get(host("a")))
+			pm := acquire(t, r, request(host("a")))
 			pm.Observe(answer(200))
 			go func() {
-				pm, err := r.Acquire(t.Context(), get(host("a"), "Authorization", "Bearer b"))
+				pm, err := r.Acquire(t.Context(), request(host("a"), "Authorization", "Bearer b"))
 				if err != nil {
 					t.Error(err)
 				} else {
@@ -164,7 +164,7 @@ func TestWhoIsForgottenAtTheBound(t *testing.T) {
 				t.Errorf("known are %v, want %v", got, want)
 			}
 		}
-		busy := acquire(t, r, get(host("busy")))
+		busy := acquire(t, r, request(host("busy")))
 		visit(t, r, "late", "RateLimit-Policy", `"p";q=10;w=20000`, "RateLimit", `"p";r=2;t=20000`)
 		r.Pause(host("soon"), time.Hour)
 		visit(t, r, "idle1")
@@ -182,16 +182,16 @@ func TestWhoIsForgottenAtTheBound(t *testing.T) {
 			t.Errorf("%d warnings", n)
 		}
 		r.Pause(host("new2"), 3*time.Hour)
-		acquire(t, r, get(host("new3")))
+		acquire(t, r, request(host("new3")))
 		expect("busy", "late", "new1", "new2", "new3")
 		if n := log.count(slog.LevelWarn); n != 1 {
 			t.Errorf("%d warnings, want 1", n)
 		}
-		acquire(t, r, get(host("new4")))
-		acquire(t, r, get(host("new5")))
+		acquire(t, r, request(host("new4")))
+		acquire(t, r, request(host("new5")))
 		expect("busy", "late", "new3", "new4", "new5")
-		acquire(t, r, get(host("new6")))
-		acquire(t, r, get(host("new7")))
+		acquire(t, r, request(host("new6")))
+		acquire(t, r, request(host("new7")))
 		expect("busy", "new3", "new4", "new5", "new6", "new7") // in use, all of them
 		if n := log.count(slog.LevelWarn); n > 2 {
 			t.Errorf("%d warnings within a second", n)

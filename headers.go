@@ -102,7 +102,7 @@ func readAnnouncement(origin string, status int, h http.Header, fields []string,
 	said := false
 	if len(fields) > 0 {
 		a.RetryAfter, said = retryAfter(h, ref)
-		for _, line := range h[fieldShouldRetry] {
+		for _, line := range bounded(h[fieldShouldRetry]) {
 			a.NoRetry = a.NoRetry || equalFold(trimOWS(line), "false")
 		}
 		a.readIETF(h, ref)
@@ -128,7 +128,7 @@ func readAnnouncement(origin string, status int, h http.Header, fields []string,
 // fromCache reports whether a response is as old as to come from a cache: its
 // Age is above zero (RFC 9111, section 5.1).
 func fromCache(h http.Header) bool {
-	for _, line := range h["Age"] {
+	for _, line := range bounded(h["Age"]) {
 		line = trimOWS(line)
 		if line != "" && strings.Trim(line, "0123456789") == "" && strings.Trim(line, "0") != "" {
 			return true

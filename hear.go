@@ -28,7 +28,7 @@ func (p *partition) hear(now time.Time, pm *Permit, status int, a *Announcement)
 				c.slot.refund(now, c)
 				c.n = 0
 			default:
-				c.slot.settle(now, c)
+				c.slot.settle(now, pm.start, c)
 			}
 		}
 		p.fade(now)
@@ -63,15 +63,18 @@ func (p *partition) answered(now time.Time, pm *Permit) {
 func (p *partition) accepted(now time.Time, pm *Permit, told bool) {
 	o := p.origin
 	p.lastWell = now
-	p.backoff.n = 0
-	if !pm.start.Before(o.backoff.began) {
-		o.backoff.n = 0
+	if pm.start.After(p.backoff.began) {
+		p.backoff.over()
 	}
-	if p.pause.doubtful {
+	if pm.start.After(o.backoff.began) {
+		o.backoff.over()
+	}
+	if p.pause.doubtful && (pm.path != p.pause.path || pm.start.After(p.pause.began)) {
 		p.pause.end() // not an outage: something here succeeds
 		p.emit(Event{Kind: EventResumed, Time: now})
 	}
 	p.cap.well()
+	p.learnAccepted(now, pm)
 	p.opening.well(now, pm.start, pm.serial, told)
 	if p.opening.limit == 0 && len(o.known) == 0 {
 		o.opened = true
@@ -93,13 +96,14 @@ func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement) (to
 		if s == nil && lim.PartitionKey != "" {
 			s = p.slot(SourceAnnounced, lim.Policy, "", "") // the policy names no partition key
 		}
+		made := s == nil || s.lastSaid.Equal(now) && s.ledger.said.IsZero()
 		if s == nil {
 			s = p.announced(now, Policy{Name: lim.Policy, Unit: cmp.Or(lim.Unit, UnitRequests), PartitionKey: lim.PartitionKey})
 		}
 		if s == nil {
 			continue
 		}
-		s.lastSaid = now
+		s.lastSaid, s.onRefusals = now, a.Refused && (made || s.onRefusals)
 		told = told || lim.Remaining >= 0
 		p.hearLimit(now, pm, s, lim, a.Refused)
 	}
@@ -108,11 +112,15 @@ func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement) (to
 
 func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLimit, refused bool) {
 	if lim.Reset >= 0 {
+		if s.policy.Window == 0 && lim.Remaining != 0 { // a window is as long as the longest wait for its end
+			s.terms.Window = max(s.terms.Window, lim.Reset)
+		}
 		s.resetSaid = now.Add(min(lim.Reset, p.origin.limits.MaxRetryAfter))
 	}
 	if s.policy.Unit == UnitConcurrentRequests {
 		if s.policy.Quota == 0 && lim.Remaining >= 0 {
 			s.policy.Quota = s.inFlight + lim.Remaining
+			s.terms.Quota = s.policy.Quota
 		}
 		return
 	}
@@ -120,16 +128,19 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 		return
 	}
 	c := pm.charge(s)
-	s.settle(now, c)
-	room := s.ledger.room(now, &s.policy)
-	capped := s.ledger.hear(now, pm.start, c, &s.policy, statement{
+	s.settle(now, pm.start, c)
+	room := s.ledger.room(now, &s.terms)
+	capped := s.ledger.hear(now, pm.start, c, &s.terms, statement{
 		remaining: lim.Remaining, reset: lim.Reset, resolution: lim.Resolution, refused: refused,
 	}, p.origin.limits.MaxRetryAfter)
-	if after := s.ledger.room(now, &s.policy); after < room || now.Before(s.ledger.closed) {
+	if after := s.ledger.room(now, &s.terms); after < room || now.Before(s.ledger.closed) {
 		p.news = true
 	}
-	if capped && lim.Remaining == 0 {
-		p.emit(Event{Kind: EventPaused, Time: now, Cause: CausePolicy, Policy: s.policy.Name, Wait: p.origin.limits.MaxRetryAfter, Timed: true, Capped: true})
+	if lim.Remaining == 0 {
+		if most := p.origin.limits.MaxRetryAfter; capped && !s.capped {
+			p.emit(Event{Kind: EventPaused, Time: now, Cause: CausePolicy, Policy: s.policy.Name, Wait: most, Max: most, Timed: true, Capped: true})
+		}
+		s.capped = lim.Reset > p.origin.limits.MaxRetryAfter
 	}
 }
 
@@ -141,7 +152,7 @@ func (pm *Permit) charge(s *slot) *charge {
 			return &pm.charges[i]
 		}
 	}
-	return &charge{slot: s, settled: true, answered: s.ledger.answered, epoch: s.ledger.epoch}
+	return &charge{slot: s, settled: true, sent: s.ledger.sent, answered: s.ledger.answered, epoch: s.ledger.epoch}
 }
 
 // mostSlots bounds what a server can have heed remember per partition.
@@ -208,20 +219,47 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 		b = &o.backoff
 	}
 	before := b.began
-	fresh := b.event(now, pm.start)
-	if hint := hintOf(a, o.limits.IgnoreHeaders); hint > 0 {
+	fresh := b.event(now, pm.start) && !pm.doubted
+	hint := hintOf(a, o.limits.IgnoreHeaders)
+	limit := !p.explains(a) && p.suspects(now, pm, status)
+	if limit {
+		p.learnRefused(now, pm, fresh, whole && hint > 0)
+	}
+	switch {
+	case hint > 0:
 		p.refusedUntil(now, pm, hint, fresh, whole, b.n, a)
-		return
+	case p.inFlightLearned() != nil:
+		// It goes again when another one ends.
+	case limit && p.learner.low > 0:
+		if wait := p.learner.pauseFor(now, b.n); fresh && p.pause.extend(now.Add(wait)) {
+			p.opening.restart(now)
+			p.paused(now, Event{Cause: CausePolicy, Policy: learnedPolicy, Wait: wait, InARow: b.n})
+		}
+	default:
+		if fresh || b.blind == 0 {
+			b.blind++
+		}
+		wait := backoffWait(b.blind, o.limits.MinBackoff, o.limits.MaxBackoff)
+		pm.retryAt = now.Add(wait)
+		if fresh && (limit || !p.succeededSince(before, now)) && p.pause.extend(now.Add(wait)) {
+			p.pause.doubtful, p.pause.path, p.pause.began, p.pause.tried = true, pm.path, now, false
+			p.paused(now, Event{Cause: CausePause, Wait: wait, InARow: b.n})
+		}
 	}
-	wait := backoffWait(b.n, o.limits.MinBackoff, o.limits.MaxBackoff)
-	pm.retryAt = latest(pm.retryAt, now.Add(wait))
-	if !fresh || p.succeededSince(before, now) {
-		return
+}
+
+// explains reports whether a refusal is what an announced policy foretold, so
+// that there is nothing to learn.
+func (p *partition) explains(a *Announcement) bool {
+	if p.origin.limits.IgnoreHeaders {
+		return false
 	}
-	if p.pause.extend(now.Add(wait)) {
-		p.pause.doubtful, p.pause.path, p.pause.tried = true, pm.path, false
-		p.paused(now, Event{Cause: CausePause, Wait: wait, InARow: b.n})
+	for _, l := range a.Limits {
+		if l.Remaining == 0 {
+			return true
+		}
 	}
+	return len(a.Violated) > 0
 }
 
 // hintOf returns how long a refusal asks to wait; 0: it does not say. What
@@ -344,5 +382,5 @@ func (p *partition) remaining(now time.Time) int64 {
 			least = r
 		}
 	}
-	return least
+	return p.shared.least(least)
 }

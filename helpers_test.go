@@ -29,7 +29,7 @@ func newRegistry(t testing.TB, c heed.Config) *heed.Registry {
 	return r
 }
 
-func get(url string, header ...string) *http.Request {
+func request(url string, header ...string) *http.Request {
 	req, err := http.NewRequest("GET", url, nil)
 	if err != nil {
 		panic(err)
@@ -62,7 +62,7 @@ func acquire(t testing.TB, r *heed.Registry, req *http.Request) *heed.Permit {
 func meet(t testing.TB, r *heed.Registry, url string) {
 	t.Helper()
 	for range 12 { // 1, 2, 4, …
-		pm := acquire(t, r, get(url))
+		pm := acquire(t, r, request(url))
 		pm.Observe(answer(200))
 		pm.Release()
 	}

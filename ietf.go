@@ -211,7 +211,7 @@ func (a *Announcement) readServiceLimits(s string) bool {
 		a.Limits = a.Limits[:kept]
 		return false
 	}
-	if found {
+	if len(a.Limits) > kept {
 		a.Dialect = dialectIETF11
 	}
 	return found
@@ -323,7 +323,7 @@ func (a *Announcement) readLimits(s string) int64 {
 		if first {
 			limit = v.n
 		}
-		if w.kind == sfInteger && w.n > 0 {
+		if w.kind == sfInteger && w.n > 0 && len(a.Policies) < maxItems {
 			a.addPolicy(integerPolicy(v.n, w.n))
 		}
 	}

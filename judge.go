@@ -10,6 +10,7 @@ import (
 type verdict struct {
 	at       time.Time // not before this; the instant it was judged at: it may go
 	events   bool      // at alone does not free it: something has to happen first
+	asks     bool      // a shared ledger has to be asked, and nothing else holds it
 	again    time.Time // where events: judge it again by then, whatever has happened; zero: no need
 	obstacle           // what holds it: the first of those events, else what puts it off to at
 	last     obstacle  // what puts it off to at
@@ -81,7 +82,7 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 				v.hold(first.Add(s.spread(n)), CausePolicy, s.policy.Name)
 			}
 		}
-		if at, known := s.free(now, n); known {
+		if at, known := s.free(now, n, pl.n == 0 && p.queue.len > 1); known {
 			v.hold(at, CausePolicy, s.policy.Name)
 		} else {
 			v.await(at, CausePolicy, s.policy.Name)
@@ -91,10 +92,11 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 		v.await(now, CauseScout, "")
 		v.again = at
 	}
-	if pl.n == 0 && v.goes(now) {
+	if pl.n == 0 && v.goes(now) && (!a.opts.noWait || o.limits.Smoothing.always()) {
 		p.smooth(now)
 		v.hold(p.smoother.free(now, a.units()), CauseSmoother, p.smoother.policy)
 	}
+	p.judgeShared(now, a, &v)
 	return v
 }
 
@@ -256,7 +258,7 @@ func (p *partition) admit(now time.Time, a *ask) *Permit {
 	o := p.origin
 	pm := &Permit{p: p, start: now, path: a.path, number: a.number, attempt: a.attempt}
 	pm.charges = pm.inline[:0]
-	pm.slots = o.limits.MaxConcurrent > 0 || o.limits.MinPause > 0
+	pm.slots = o.limits.MaxConcurrent > 0 || o.limits.MinPause > 0 || p.cap.limit > 0
 	for _, s := range p.slots {
 		if s.enforced() {
 			pm.charges = append(pm.charges, s.take(now, p.cost(s, a)))
@@ -266,14 +268,16 @@ func (p *partition) admit(now time.Time, a *ask) *Permit {
 	}
 	p.smoother.take(now, a.units())
 	pm.serial = p.opening.take(now)
+	pm.grant = p.shared.use()
 	if p.pause.doubtful && p.pause.holds(now) {
-		p.pause.tried = true
+		p.pause.tried, pm.doubted = true, true
 	}
 	pm.lastStart, o.lastStart = o.lastStart, now
 	o.interval = a.opts.minInterval
 	o.inFlight++
 	p.inFlight.add(pm)
 	p.unanswered++
+	pm.level = p.unanswered
 	pm.waited = now.Sub(a.arrived)
 	o.waited += pm.waited
 	p.waited += pm.waited

@@ -17,20 +17,54 @@ type ledger struct {
 	own usage
 
 	epoch    uint32
-	stated   bool  // an answer of this epoch said what remains
-	left     int64 // where stated: what may still be sent; may be negative
-	fresh    bool  // the epoch began after a stop: the quota is presumed whole
-	inEpoch  int64 // units sent in this epoch
-	sent     int64 // units ever sent …
-	answered int64 // … and ever answered, or never to be answered
+	stated   bool      // an answer of this epoch said what remains
+	left     int64     // where stated: what may still be sent at least; may be negative …
+	most     int64     // … and at most
+	said     time.Time // when the origin last said what remains
+	fresh    bool      // the epoch began after a stop: the quota is presumed whole
+	inEpoch  int64     // units sent in this epoch
+	sent     int64     // units ever sent …
+	answered int64     // … and ever answered, or never to be answered
 
-	earliest time.Time // the reset is not before this …
-	opens    time.Time // … and taken to be at this instant; zero: not said
-	closed   time.Time // nothing may start before: an answer named this instant with nothing left
-	last     time.Time // when the reset before this epoch was taken to be
-	down     bool      // the origin was caught rounding resets down
-	blind    int       // statements in a row with nothing left and no reset
+	earliest time.Time     // the reset is not before this …
+	opens    time.Time     // … and taken to be at this instant; zero: not said
+	closed   time.Time     // nothing may start before: an answer named this instant with nothing left
+	last     time.Time     // when the reset before this epoch was taken to be
+	grain    time.Duration // what resets are rounded to
+	down     bool          // the origin was caught rounding resets down
+	blind    int           // statements in a row with nothing left and no reset
+	quickest time.Duration // of recent answers
+
+	shape   shape
+	foreign int64 // of a sliding window: units others use
+	fits    int   // answers in a row that speak for a sliding window
+	gains   int   // answers that speak for a steady refill
+
+	regained   float64   // units a second that came back lately; 0: not measured
+	markedAt   time.Time // when that was last reckoned …
+	markedLeft int64     // … what was left then …
+	markedUse  int64     // … and answered
 }
+
+// A shape is how a quota comes back.
+type shape int
+
+const (
+	shapeUnknown shape = iota
+	shapeReset         // all at once
+	shapeSliding       // every unit one window after it was taken
+	shapeRefill        // steadily
+)
+
+// flows reports whether units come back one by one, so that no reset has to be
+// planned for.
+func (l *ledger) flows() bool { return l.shape == shapeSliding || l.shape == shapeRefill }
+
+// convinced is how many answers have to speak for a shape other than shapeReset.
+const convinced = 3
+
+// trust is the share of a steady refill that is counted on between answers.
+const trust = 0.9
 
 // unlimited is the room where nothing is known that would bound it.
 const unlimited = math.MaxInt64 / 4
@@ -39,7 +73,9 @@ const unlimited = math.MaxInt64 / 4
 type charge struct {
 	slot     *slot
 	n        int64
-	answered int64 // of the ledger, when this one was sent
+	sent     int64 // of the ledger when this one was sent, itself included …
+	answered int64 // … likewise
+	used     int64 // … and in use
 	epoch    uint32
 	settled  bool // no longer in flight
 }
@@ -75,6 +111,10 @@ func (l *ledger) turn(now time.Time, p *Policy) (probe bool) {
 	if until.IsZero() || now.Before(until) {
 		return false
 	}
+	if l.flows() && (l.stated || l.shape == shapeSliding) { // nothing turns
+		l.earliest, l.opens, l.closed = time.Time{}, time.Time{}, time.Time{}
+		return false
+	}
 	stopped := l.stated && l.left <= 0 || !l.closed.IsZero()
 	l.epoch++
 	l.last = until
@@ -88,29 +128,50 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 	switch {
 	case now.Before(l.closed):
 		return 0
+	case l.shape == shapeSliding:
+		return p.Quota - l.own.used(now, p.Window) - l.foreign
+	case l.stated && l.shape == shapeRefill:
+		return min(l.left+int64(now.Sub(l.said).Seconds()*l.refill(p)), p.Quota)
 	case l.stated:
 		return l.left
 	case p.Quota == 0:
 		return unlimited
-	case l.fresh || p.Window == 0:
+	case p.Window == 0:
 		return p.Quota - l.inEpoch
 	}
-	return p.Quota - l.own.used(now, p.Window)
+	room := p.Quota - l.own.used(now, p.Window)
+	if l.fresh {
+		room = max(room, p.Quota-l.inEpoch)
+	}
+	return room
 }
 
 // free returns the instant from which n units may be sent, as far as is
-// known now; false where that depends on answers still to come.
-func (l *ledger) free(now time.Time, n int64, p *Policy) (time.Time, bool) {
+// known now; false where that depends on answers still to come. pressed says
+// that others wait behind.
+func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Time, bool) {
 	room := l.room(now, p)
-	if room >= n {
+	if room >= n && (!pressed || room > n) {
 		return now, true
+	}
+	if l.shape == shapeRefill && l.stated && !now.Before(l.closed) {
+		if pressed { // the last unit stays, for its answer would stop all for a while
+			n++
+		}
+		return l.said.Add(time.Duration(float64(n-l.left)/l.refill(p)*1e9) + 1), true
+	}
+	if room >= n {
+		return l.lastUnit(now, p), true
 	}
 	at, known := l.until(), true
 	switch {
 	case now.Before(l.closed):
 		at = l.closed // even where less would do
-	case at.IsZero() && !l.stated && !l.fresh && p.Window > 0:
-		return l.own.back(now, n-room, p.Window)
+	case l.shape == shapeSliding, at.IsZero() && !l.stated && p.Window > 0:
+		if at, known = l.own.back(now, n-room, p.Window); !known && l.own.inFlight == 0 {
+			return now, true // others hold it all: see what the origin says
+		}
+		return at, known
 	case at.IsZero() && l.sent == l.answered:
 		// Nothing in flight, nothing said: what was sent first comes back.
 		if at, known = l.own.back(now, 1, p.Window); !known || p.Window == 0 {
@@ -125,13 +186,66 @@ func (l *ledger) free(now time.Time, n int64, p *Policy) (time.Time, bool) {
 	return at, known
 }
 
-func (l *ledger) take(n int64) (answered int64, epoch uint32) {
-	answered = l.answered
+// refill is how many units a second come back for certain where they come
+// back steadily: most of what came back lately, or of the policy's own rate.
+func (l *ledger) refill(p *Policy) float64 {
+	r := float64(p.Quota) / p.Window.Seconds()
+	if l.regained > 0 {
+		r = min(r, l.regained)
+	}
+	return trust * r
+}
+
+// measureRefill follows how fast units come back: what is left more than it
+// was, and what was used meanwhile, over a tenth of a window.
+func (l *ledger) measureRefill(now time.Time, p *Policy, r int64) {
+	d := now.Sub(l.markedAt)
+	if d < p.Window/10 {
+		return
+	}
+	used := l.answered - l.markedUse
+	if got := float64(r-l.markedLeft+used) / d.Seconds(); d < p.Window && got > 0 {
+		if l.regained == 0 {
+			l.regained = got
+		}
+		l.regained += (got - l.regained) / 4
+	}
+	l.markedAt, l.markedLeft, l.markedUse = now, r, l.answered
+}
+
+// lastUnit returns when the last unit of an epoch is best sent while others
+// wait behind it. Its answer will say that nothing is left, and no request
+// may start before the reset it names, which is rounded to whole seconds: so
+// it is sent when that rounding will cost nothing, a whole number of grains
+// before the reset, or where it is too late for that not in this epoch.
+func (l *ledger) lastUnit(now time.Time, p *Policy) time.Time {
+	reset := l.opens
+	if l.shape == shapeSliding {
+		if at, ok := l.own.back(now, 1, p.Window); ok {
+			reset = at
+		}
+	}
+	ahead := reset.Sub(now) - l.quickest
+	if l.grain <= 0 || reset.Sub(now) <= 0 || p.Window > 0 && p.Quota*int64(l.grain) < int64(p.Window) {
+		return now
+	}
+	if ahead < l.grain {
+		return reset
+	}
+	return now.Add(ahead % l.grain)
+}
+
+func (l *ledger) take(now time.Time, n int64, p *Policy) (c charge) {
 	l.own.take(n)
 	l.sent += n
 	l.inEpoch += n
 	l.left -= n
-	return answered, l.epoch
+	l.most -= n
+	c = charge{n: n, sent: l.sent, answered: l.answered, epoch: l.epoch}
+	if l.shape != shapeReset && p.Window > 0 {
+		c.used = l.own.used(now, p.Window)
+	}
+	return c
 }
 
 // refund gives back what a request took that was never counted.
@@ -141,29 +255,32 @@ func (l *ledger) refund(c *charge) {
 	if c.epoch == l.epoch {
 		l.inEpoch -= c.n
 		l.left += c.n
+		l.most += c.n
 	}
 }
 
 // settle closes a request's account without news: its answer said nothing
 // of this policy, or none will come.
-func (l *ledger) settle(now time.Time, c *charge, p *Policy) {
-	l.own.done(now, c.n, p.Quota, p.Window)
+func (l *ledger) settle(now, start time.Time, c *charge, p *Policy) {
+	l.own.done(now, start, c.n, p.Quota, p.Window)
 	l.answered += c.n
 }
 
 // hear takes in what the answer to the request c, sent at start, says at now.
 // No wait it asks for is longer than atMost; hear reports whether one was.
 func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, atMost time.Duration) (capped bool) {
-	// Of the requests sent so far, those not yet answered when this one was
-	// sent may or may not be counted in what it says.
-	overlap := l.sent - c.answered - c.n
 	if s.reset > atMost {
 		s.reset, capped = atMost, true
 	}
-	if l.stale(now, start, c, p, s) {
+	l.quickest = min(now.Sub(start), l.quickest+max(l.quickest/16, time.Millisecond))
+	if l.stale(start, c, s) {
+		if s.remaining == 0 && s.reset >= 0 && !l.stated {
+			l.close(now, s.reset, atMost) // late, but the last word so far
+		}
 		return false
 	}
 	if s.reset >= 0 {
+		l.grain = s.resolution
 		l.hearReset(now, start, s)
 	}
 	if s.refused && l.turnedTooSoon(now, c, p, s) {
@@ -177,34 +294,73 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	if p.Quota > 0 {
 		r = min(r, p.Quota) // an absurd count must not raise the rate
 	}
-	before := l.left
-	if !l.stated {
-		before = l.room(now, p)
-		l.stated = true
+	l.learnShape(now, start, c, p, r, s.refused)
+	// Of the requests sent so far, those not yet answered when this one was
+	// sent may or may not be counted in what it says.
+	least := r - (l.sent - c.answered - c.n)
+	switch {
+	case l.stated:
+		l.learnRefill(p, least)
+		if l.shape == shapeRefill {
+			l.measureRefill(now, p, r)
+		}
+		l.left, l.most = min(max(l.left, least), r), max(min(l.most, r), least)
+	case l.fresh || p.Quota == 0:
+		l.left, l.most = min(least, r), r
+	default:
+		l.left, l.most = min(max(l.room(now, p), least), r), r
 	}
-	l.left = min(max(before, r-overlap), r)
+	l.stated, l.said = true, now
 	if r > 0 {
 		l.blind = 0
 		return capped
 	}
 	wait := s.reset
 	switch {
-	case wait < 0 && p.Window > 0:
+	case wait >= 0 && l.down:
+		wait += s.resolution
+	case wait >= 0:
+	case p.Window > 0:
+		wait = p.Window
 		if at, ok := l.own.back(now, 1, p.Window); ok {
 			wait = at.Sub(now)
-		} else {
-			wait = p.Window
 		}
-	case wait < 0:
+	default:
 		l.blind++
 		wait = l.blindWait()
-	case l.down:
-		wait += s.resolution
 	}
-	if at := now.Add(min(wait, atMost)); at.After(l.closed) {
-		l.closed = at
-	}
+	l.close(now, wait, atMost)
 	return capped
+}
+
+// close lets nothing start before an answer's receipt plus the wait it named.
+func (l *ledger) close(now time.Time, wait, atMost time.Duration) {
+	l.closed = latest(l.closed, now.Add(min(wait, atMost)))
+}
+
+// learnShape finds out how the quota comes back, from what the answer to c
+// says is left, and how much of a sliding window others use.
+func (l *ledger) learnShape(now, start time.Time, c *charge, p *Policy, r int64, refused bool) {
+	if l.shape == shapeReset || l.shape == shapeRefill || p.Window <= 0 || p.Quota <= 0 || refused {
+		return
+	}
+	// If the window slides, what was answered before c went, and less than a
+	// window ago for certain, is counted in what c's answer says …
+	counted := l.own.between(now.Add(-p.Window), start)
+	if r > p.Quota-counted-c.n {
+		l.shape, l.fits, l.foreign = shapeReset, 0, 0
+		return
+	}
+	// … and no more of this process than was in use, and went since.
+	used := c.used + l.sent - c.sent
+	l.foreign = max(p.Quota-used-r, l.foreign-l.foreign/8-1, 0)
+	// Only where a reset would show does it speak for sliding that none does.
+	if c.epoch == 0 || counted < 2 || counted < p.Quota/10 {
+		return
+	}
+	if l.fits++; l.fits >= convinced {
+		l.shape = shapeSliding
+	}
 }
 
 // hearReset narrows down when the reset is. An origin may have rounded it up
@@ -230,10 +386,21 @@ func (l *ledger) hearReset(now, start time.Time, s statement) {
 	}
 }
 
+// learnRefill notices that more is left than can have been left of what was
+// said before, though no reset has passed.
+func (l *ledger) learnRefill(p *Policy, least int64) {
+	if least <= l.most || l.shape != shapeReset || p.Window <= 0 || p.Quota <= 0 {
+		return
+	}
+	if l.gains++; l.gains >= convinced {
+		l.shape = shapeRefill
+	}
+}
+
 // stale reports whether an answer belongs to an epoch that is over: it was
 // sent in one, and the reset it names is not clearly a later one.
-func (l *ledger) stale(now, start time.Time, c *charge, p *Policy, s statement) bool {
-	if c.epoch == l.epoch {
+func (l *ledger) stale(start time.Time, c *charge, s statement) bool {
+	if c.epoch == l.epoch || l.flows() {
 		return false
 	}
 	if s.reset < 0 || l.last.IsZero() {

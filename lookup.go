@@ -20,6 +20,7 @@ const mostSpellings = 4096
 // and completes what is asked for it.
 func (r *Registry) enter(req *http.Request, a *ask) *partition {
 	r.sweep(a.arrived)
+	a.req = req
 	if req.URL != nil {
 		a.path = req.URL.Path
 	}
@@ -63,10 +64,15 @@ func (r *Registry) nameOf(req *http.Request) string {
 
 // partitionOf returns what tells the holder of a quota from another.
 func (r *Registry) partitionOf(req *http.Request) partitionKey {
+	return hashCredential(r.seed, r.credential(req))
+}
+
+// credential returns what a request's partition is told by: a secret.
+func (r *Registry) credential(req *http.Request) string {
 	if r.config.Partition != nil {
-		return hashCredential(r.seed, r.config.Partition(req))
+		return r.config.Partition(req)
 	}
-	return hashCredential(r.seed, credentialOf(req))
+	return credentialOf(req)
 }
 
 // originFor returns the state of a request's origin, made where there is none.

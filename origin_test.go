@@ -140,8 +140,8 @@ func TestRequestsWithoutAHostShareOneOrigin(t *testing.T) {
 func TestOneOriginHoweverItIsSpelled(t *testing.T) {
 	r := newRegistry(t, heed.Config{})
 	for _, s := range []string{"https://api.example.org/", "https://API.example.org:443/", "HTTPS://api.example.org./a"} {
-		acquire(t, r, get(s)).Release()
-		acquire(t, r, get(s)).Release()
+		acquire(t, r, request(s)).Release()
+		acquire(t, r, request(s)).Release()
 	}
 	if got := r.Snapshot(); len(got) != 1 {
 		t.Errorf("Snapshot() = %+v, want one origin", got)
@@ -158,11 +158,11 @@ func TestUserFunctionJoinsHosts(t *testing.T) {
 		},
 		Origins: map[string]heed.Limits{"example": {Policies: []heed.Policy{{Name: "joint", Quota: 1, Window: 1e9}}}},
 	})
-	acquire(t, r, get("https://a.example.org/")).Release()
-	if d := r.Check(get("http://b.example.org/")); d.Allowed || d.Policy != "joint" {
+	acquire(t, r, request("https://a.example.org/")).Release()
+	if d := r.Check(request("http://b.example.org/")); d.Allowed || d.Policy != "joint" {
 		t.Errorf("Check of another host of the origin = %+v", d)
 	}
-	acquire(t, r, get("https://elsewhere.example/")).Release()
+	acquire(t, r, request("https://elsewhere.example/")).Release()
 	got := r.Snapshot()
 	if len(got) != 2 || got[0].Origin != "example" || got[1].Origin != "unknown" {
 		t.Errorf("Snapshot() = %+v", got)

@@ -20,9 +20,9 @@ func named(name string) heed.Limits {
 
 // limitsOf is the name of the policy that limits an origin.
 func limitsOf(r *heed.Registry, url string) string {
-	r.Check(get(url))
+	r.Check(request(url))
 	for _, o := range r.Snapshot() {
-		if o.Origin == heed.OriginOf(get(url).URL) {
+		if o.Origin == heed.OriginOf(request(url).URL) {
 			if ps := o.Partitions[0].Policies; len(ps) > 0 {
 				return ps[0].Name
 			}
@@ -172,13 +172,13 @@ func TestOwnNamesOfOriginsCanHaveLimits(t *testing.T) {
 		Origin:  func(*http.Request) string { return "shop" },
 		Origins: map[string]heed.Limits{"shop": named("shop")},
 	})
-	if d := r.Check(get(example)); d.Remaining != 1 {
+	if d := r.Check(request(example)); d.Remaining != 1 {
 		t.Errorf("Check = %+v, want one left", d)
 	}
 	if err := r.Pause("shop", time.Hour); err != nil {
 		t.Error(err)
 	}
-	if d := r.Check(get(example)); d.Cause != heed.CausePause {
+	if d := r.Check(request(example)); d.Cause != heed.CausePause {
 		t.Errorf("Check = %+v, want paused", d)
 	}
 }
@@ -246,13 +246,13 @@ func TestChangedLimitsJudgeThoseWaitingAtOnce(t *testing.T) {
 				if err := r.SetLimits("*", tc.limits); err != nil {
 					t.Fatal(err)
 				}
-				first := acquire(t, r, get(example))
+				first := acquire(t, r, request(example))
 				if tc.limits.MaxConcurrent == 0 {
 					first.Observe(answer(200))
 					first.Release()
 				}
 				ctx, cancel := context.WithCancel(t.Context())
-				ws := []*waiting{start(ctx, r, get(example)), start(ctx, r, get(example))}
+				ws := []*waiting{start(ctx, r, request(example)), start(ctx, r, request(example))}
 				time.Sleep(2 * time.Minute)
 				if ws[0].done() || ws[1].done() {
 					t.Fatal("they do not wait")
@@ -285,11 +285,11 @@ func TestNewPolicyCountsRequestsInFlight(t *testing.T) {
 		for _, unit := range []heed.Unit{heed.UnitRequests, heed.UnitConcurrentRequests} {
 			r := newRegistry(t, heed.Config{})
 			meet(t, r, example)
-			pms := []*heed.Permit{acquire(t, r, get(example)), acquire(t, r, get(example))}
+			pms := []*heed.Permit{acquire(t, r, request(example)), acquire(t, r, request(example))}
 			if err := r.SetLimits("*", heed.Limits{Policies: []heed.Policy{{Name: "p", Quota: 3, Window: time.Minute, Unit: unit}}}); err != nil {
 				t.Fatal(err)
 			}
-			if d := r.Check(get(example)); d.Remaining != 1 {
+			if d := r.Check(request(example)); d.Remaining != 1 {
 				t.Errorf("%s: %d left with two of three in flight", unit, d.Remaining)
 			}
 			pms[0].Cancel()
@@ -298,7 +298,7 @@ func TestNewPolicyCountsRequestsInFlight(t *testing.T) {
 			if unit == heed.UnitConcurrentRequests {
 				want = 3
 			}
-			if d := r.Check(get(example)); d.Remaining != want {
+			if d := r.Check(request(example)); d.Remaining != want {
 				t.Errorf("%s: %d left, want %d", unit, d.Remaining, want)
 			}
 		}
@@ -312,7 +312,7 @@ func TestSettingTheSameLimitsAgainKeepsTheirBooks(t *testing.T) {
 			{Quota: 5, Window: time.Second}, {Quota: 9, Window: time.Hour}, {Quota: 7, Window: time.Minute, Burst: 8}, {Quota: 5, Unit: heed.UnitConcurrentRequests},
 		}}
 		r := newRegistry(t, heed.Config{Default: l})
-		pm := acquire(t, r, get(example))
+		pm := acquire(t, r, request(example))
 		before := fmt.Sprintf("%+v", r.Snapshot())
 		for range 3 {
 			if err := r.SetLimits("*", l); err != nil {

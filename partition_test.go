@@ -64,9 +64,9 @@ func TestCredentialsPartitionAnOrigin(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newRegistry(t, heed.Config{Default: heed.Limits{Policies: []heed.Policy{{Quota: 1, Window: time.Hour}}}})
-			acquire(t, r, get(example, tc.a...))
+			acquire(t, r, request(example, tc.a...))
 			ctx := heed.NoWait(t.Context())
-			_, err := r.Acquire(ctx, get(example, tc.b...))
+			_, err := r.Acquire(ctx, request(example, tc.b...))
 			if shared := err != nil; shared != tc.shared {
 				t.Errorf("share a quota: %v, want %v", shared, tc.shared)
 			}
@@ -80,7 +80,7 @@ func TestCredentialsPartitionAnOrigin(t *testing.T) {
 func TestUserinfoIsACredential(t *testing.T) {
 	r := newRegistry(t, heed.Config{})
 	for _, u := range []string{"https://a:b@api.example.org", "https://a:c@api.example.org", "https://api.example.org", "https://a:b@api.example.org/x"} {
-		acquire(t, r, get(u)).Release()
+		acquire(t, r, request(u)).Release()
 	}
 	if n := len(r.Snapshot()[0].Partitions); n != 3 {
 		t.Errorf("%d partitions, want 3", n)
@@ -90,7 +90,7 @@ func TestUserinfoIsACredential(t *testing.T) {
 func TestUserFunctionDecidesPartitions(t *testing.T) {
 	r := newRegistry(t, heed.Config{Partition: func(req *http.Request) string { return req.Header.Get("X-Tenant") }})
 	for _, tenant := range []string{"a", "b", "a", ""} {
-		acquire(t, r, get(example, "X-Tenant", tenant, "Authorization", "Bearer "+tenant)).Release()
+		acquire(t, r, request(example, "X-Tenant", tenant, "Authorization", "Bearer "+tenant)).Release()
 	}
 	if n := len(r.Snapshot()[0].Partitions); n != 3 {
 		t.Errorf("%d partitions, want 3", n)
@@ -100,13 +100,13 @@ func TestUserFunctionDecidesPartitions(t *testing.T) {
 func TestNewPartitionInheritsPoliciesNotUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRegistry(t, heed.Config{})
-		pm := acquire(t, r, get(example, "Authorization", "Bearer a"))
+		pm := acquire(t, r, request(example, "Authorization", "Bearer a"))
 		pm.Observe(answer(200, "RateLimit-Policy", `"p";q=10;w=60`, "RateLimit", `"p";r=2;t=30`))
 		pm.Release()
-		if d := r.Check(get(example, "Authorization", "Bearer b")); !d.Allowed || d.Remaining != 10 {
+		if d := r.Check(request(example, "Authorization", "Bearer b")); !d.Allowed || d.Remaining != 10 {
 			t.Errorf("Check for another credential = %+v, want allowed with 10 left", d)
 		}
-		if d := r.Check(get(example, "Authorization", "Bearer a")); d.Remaining != 2 {
+		if d := r.Check(request(example, "Authorization", "Bearer a")); d.Remaining != 2 {
 			t.Errorf("Check for the first credential = %+v, want 2 left", d)
 		}
 	})
@@ -118,7 +118,7 @@ func TestPartitionsAreForgottenWhileTheirOriginIsInUse(t *testing.T) {
 		r := newRegistry(t, heed.Config{})
 		for i := range 100 {
 			for range 10 {
-				acquire(t, r, get(example, "Authorization", fmt.Sprint("Bearer ", i))).Release()
+				acquire(t, r, request(example, "Authorization", fmt.Sprint("Bearer ", i))).Release()
 				time.Sleep(6 * time.Minute)
 			}
 		}
@@ -151,10 +151,10 @@ func TestSecretsShowNowhere(t *testing.T) {
 			Default: heed.Limits{Policies: []heed.Policy{{Name: "p", Quota: 2, Window: time.Second, PartitionKey: "SECRET9"}}, MaxQueue: 2},
 		})
 		reqs := []*http.Request{
-			get("https://user:SECRET1@api.example.org/a?token=SECRET2#SECRET3"),
-			get(example+"?key=SECRET2", "Authorization", "Bearer SECRET4"),
-			get(example, "Authorization", "SECRET5"),
-			get(example, "X-Api-Key", "SECRET6", "Cookie", "s=SECRET7"),
+			request("https://user:SECRET1@api.example.org/a?token=SECRET2#SECRET3"),
+			request(example+"?key=SECRET2", "Authorization", "Bearer SECRET4"),
+			request(example, "Authorization", "SECRET5"),
+			request(example, "X-Api-Key", "SECRET6", "Cookie", "s=SECRET7"),
 		}
 		for range 20 {
 			for _, req := range reqs {

@@ -1,12 +1,17 @@
 package heed
 
-import "time"
+import (
+	"context"
+	"net/http"
+	"time"
+)
 
 // A waiter is one request that waits for its permit.
 type waiter struct {
 	ask
 	home   *partition
-	ready  chan struct{} // closed once permit or err is set
+	ctx    context.Context // its request's
+	ready  chan struct{}   // closed once permit or err is set
 	permit *Permit
 	err    error
 
@@ -161,8 +166,9 @@ func (a *ask) precedes(b *ask) bool {
 // An ask is what one request asks of its partition.
 type ask struct {
 	opts      *options
-	charged   bool      // opts.costs are set and hold here: it is not another origin's redirect
-	path      string    // what it asks for, to tell endpoints apart
+	charged   bool   // opts.costs are set and hold here: it is not another origin's redirect
+	path      string // what it asks for, to tell endpoints apart
+	req       *http.Request
 	number    uint64    // its place in line
 	attempt   int       // 1: the first
 	status    int       // of the answer that has it tried again; 0: none
@@ -171,6 +177,7 @@ type ask struct {
 	until     time.Time // its context's deadline; zero: none
 	deadline  time.Time // the earlier of that and Limits.MaxWait's; zero: none
 	maxWait   bool      // the deadline is Limits.MaxWait's
+	inLine    func()    // what to do once it is put in line; nil: nothing
 }
 
 // limitWait sets the deadline to what the context and MaxWait say.

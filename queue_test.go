@@ -37,7 +37,7 @@ func order(t *testing.T, l heed.Limits, asks []func(context.Context) context.Con
 				ctx = ask(ctx)
 			}
 			go func() {
-				pm, err := r.Acquire(ctx, get(example, "Authorization", fmt.Sprint("Bearer ", i%2*l.MaxConcurrent)))
+				pm, err := r.Acquire(ctx, request(example, "Authorization", fmt.Sprint("Bearer ", i%2*l.MaxConcurrent)))
 				if err != nil {
 					return
 				}
@@ -104,11 +104,11 @@ func TestCancelledWaitReturnsItsCauseAtOnceAndWakesTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := quota(3, time.Hour)
 		r := newRegistry(t, heed.Config{Default: l})
-		done(acquire(t, r, get(example)))
+		done(acquire(t, r, request(example)))
 		// The first asks for more than is left, the second for what is.
 		ctx, cancel := context.WithCancelCause(t.Context())
-		first := start(heed.WithCost(ctx, "", 3), r, get(example))
-		second := start(heed.WithCost(t.Context(), "", 2), r, get(example))
+		first := start(heed.WithCost(ctx, "", 3), r, request(example))
+		second := start(heed.WithCost(t.Context(), "", 2), r, request(example))
 		if first.done() || second.done() {
 			t.Fatal("they do not wait")
 		}
@@ -138,7 +138,7 @@ func TestAdmissionIsAllOrNothing(t *testing.T) {
 			{Name: "slots", Quota: 10, Unit: heed.UnitConcurrentRequests},
 		}}})
 		for range 2 {
-			done(acquire(t, r, get(example)))
+			done(acquire(t, r, request(example)))
 		}
 		used := func() (all []int64) {
 			for _, p := range r.Snapshot()[0].Partitions[0].Policies {
@@ -147,18 +147,18 @@ func TestAdmissionIsAllOrNothing(t *testing.T) {
 			return all
 		}
 		before := used()
-		_, err := r.Acquire(heed.NoWait(t.Context()), get(example))
+		_, err := r.Acquire(heed.NoWait(t.Context()), request(example))
 		if le := limitErr(t, err); le.Policy != "second" {
 			t.Errorf("held by %q", le.Policy)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
-		_, err = r.Acquire(heed.WithCost(ctx, "", 2), get(example))
+		_, err = r.Acquire(heed.WithCost(ctx, "", 2), request(example))
 		if le := limitErr(t, err); le.Policy != "minute" {
 			t.Errorf("held by %q", le.Policy)
 		}
 		ctx, cancel = context.WithCancel(t.Context())
-		w := start(ctx, r, get(example))
+		w := start(ctx, r, request(example))
 		if after := used(); !slices.Equal(after, before) {
 			t.Errorf("left are %v, were %v", after, before)
 		}
@@ -203,7 +203,7 @@ func TestCosts(t *testing.T) {
 				for _, w := range tc.with {
 					ctx = w(ctx)
 				}
-				pm, err := r.Acquire(ctx, get(example))
+				pm, err := r.Acquire(ctx, request(example))
 				if tc.err != 0 {
 					if le := limitErr(t, err); le.Reason != tc.err || le.Policy != "c" {
 						t.Errorf("error is %#v", le)
@@ -211,7 +211,7 @@ func TestCosts(t *testing.T) {
 				} else if err != nil {
 					t.Fatal(err)
 				}
-				r.Check(get(example))
+				r.Check(request(example))
 				for i, p := range r.Snapshot()[0].Partitions[0].Policies[:3] {
 					if p.Remaining != tc.left[i] {
 						t.Errorf("%d of %s left, want %d", p.Remaining, p.Name, tc.left[i])
@@ -237,11 +237,11 @@ func TestCostAboveTheQuotaTakesItOnce(t *testing.T) {
 		r := newRegistry(t, heed.Config{Default: quota(10, time.Second)})
 		meet(t, r, example)
 		time.Sleep(time.Minute)
-		done(acquire(t, r, get(example)))
-		dear := start(heed.WithCost(t.Context(), "", 1000), r, get(example))
+		done(acquire(t, r, request(example)))
+		dear := start(heed.WithCost(t.Context(), "", 1000), r, request(example))
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
-		behind := start(ctx, r, get(example))
+		behind := start(ctx, r, request(example))
 		if dear.done() || behind.done() {
 			t.Fatalf("they do not wait: %v, %v", dear.err, behind.err)
 		}
@@ -264,17 +264,17 @@ func TestCostAboveTheQuotaTakesItOnce(t *testing.T) {
 func TestCostIsForTheFirstOrigin(t *testing.T) {
 	r := newRegistry(t, heed.Config{Default: quota(10, time.Minute)})
 	ctx := heed.WithCost(t.Context(), "", 5)
-	first := get(host("a"))
+	first := request(host("a"))
 	for i, tc := range []struct {
 		url  string
 		want int64
 	}{{host("b"), 9}, {host("a"), 5}, {"https://A.example:443/other", 0}} {
-		req := get(tc.url)
+		req := request(tc.url)
 		req.Response = answer(302)
 		req.Response.Request = first
 		meet := i == 0 // two hops back
 		if meet {
-			hop := get(host("a"))
+			hop := request(host("a"))
 			hop.Response = answer(302)
 			hop.Response.Request = first
 			req.Response.Request = hop
@@ -311,14 +311,14 @@ func TestRefusedAtOnce(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRegistry(t, heed.Config{Default: tc.limits})
-				done(acquire(t, r, get(example)))
+				done(acquire(t, r, request(example)))
 				ctx := t.Context()
 				if tc.ctx != nil {
 					var cancel context.CancelFunc
 					ctx, cancel = tc.ctx(ctx)
 					defer cancel()
 				}
-				w := start(ctx, r, get(example))
+				w := start(ctx, r, request(example))
 				if !w.done() || w.at != 0 {
 					t.Fatal("not refused at once")
 				}
@@ -354,16 +354,16 @@ func TestMaxQueue(t *testing.T) {
 		r := newRegistry(t, heed.Config{Default: l})
 		defer r.Close()
 		for _, key := range []string{"a", "b"} { // MaxQueue is over all partitions
-			done(acquire(t, r, get(example, "X-Api-Key", key)))
-			if w := start(t.Context(), r, get(example, "X-Api-Key", key)); w.done() {
+			done(acquire(t, r, request(example, "X-Api-Key", key)))
+			if w := start(t.Context(), r, request(example, "X-Api-Key", key)); w.done() {
 				t.Fatalf("refused: %v", w.err)
 			}
 		}
-		w := start(t.Context(), r, get(example, "X-Api-Key", "b"))
+		w := start(t.Context(), r, request(example, "X-Api-Key", "b"))
 		if le := limitErr(t, w.err); le.Reason != heed.ReasonQueueFull || le.Timeout() || le.Wait < time.Hour {
 			t.Errorf("refused with %#v", le)
 		}
-		if pm, err := r.Acquire(t.Context(), get(example, "X-Api-Key", "c")); err != nil {
+		if pm, err := r.Acquire(t.Context(), request(example, "X-Api-Key", "c")); err != nil {
 			t.Errorf("one that need not wait is refused: %v", err)
 		} else {
 			pm.Release()
@@ -375,9 +375,9 @@ func TestMaxQueue(t *testing.T) {
 func TestMaxWaitEndsAWaitOfUnknownLength(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRegistry(t, heed.Config{Default: heed.Limits{MaxConcurrent: 1, MaxWait: time.Minute}})
-		pm := acquire(t, r, get(example))
+		pm := acquire(t, r, request(example))
 		pm.Observe(answer(200))
-		w := start(t.Context(), r, get(example))
+		w := start(t.Context(), r, request(example))
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if le := limitErr(t, w.err); le.Reason != heed.ReasonMaxWait || le.Cause != heed.CauseConcurrency || le.Wait != time.Minute || w.at != time.Minute {
@@ -385,7 +385,7 @@ func TestMaxWaitEndsAWaitOfUnknownLength(t *testing.T) {
 		}
 		// At the very instant MaxWait is over it may still go.
 		for range 100 {
-			w := start(t.Context(), r, get(example))
+			w := start(t.Context(), r, request(example))
 			release := pm
 			time.AfterFunc(time.Minute, release.Release)
 			time.Sleep(time.Minute)
@@ -394,7 +394,7 @@ func TestMaxWaitEndsAWaitOfUnknownLength(t *testing.T) {
 				t.Fatalf("neither one nor the other: %+v", w)
 			}
 			if w.permit == nil {
-				w.permit = acquire(t, r, get(example))
+				w.permit = acquire(t, r, request(example))
 			}
 			pm = w.permit
 		}
@@ -403,9 +403,9 @@ func TestMaxWaitEndsAWaitOfUnknownLength(t *testing.T) {
 		l.MaxWait = time.Minute
 		r.SetLimits(example, l)
 		time.Sleep(time.Minute)
-		done(acquire(t, r, get(example)))
+		done(acquire(t, r, request(example)))
 		for range 100 {
-			w := start(t.Context(), r, get(example))
+			w := start(t.Context(), r, request(example))
 			time.Sleep(time.Minute)
 			synctest.Wait()
 			if w.err != nil {
@@ -421,11 +421,11 @@ func TestMaxWaitEndsAWaitOfUnknownLength(t *testing.T) {
 func TestDeadlineEndsAWaitOfUnknownLength(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRegistry(t, heed.Config{Default: heed.Limits{MaxConcurrent: 1}})
-		pm := acquire(t, r, get(example))
+		pm := acquire(t, r, request(example))
 		pm.Observe(answer(200))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		w := start(ctx, r, get(example))
+		w := start(ctx, r, request(example))
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if le := limitErr(t, w.err); le.Reason != heed.ReasonDeadline || !errors.Is(le, context.DeadlineExceeded) || le.Wait != time.Minute {
@@ -440,10 +440,10 @@ func TestDeadlineEndsAWaitOfUnknownLength(t *testing.T) {
 func TestScoutIsNoReasonToRefuseADeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRegistry(t, heed.Config{})
-		scout := acquire(t, r, get(example))
+		scout := acquire(t, r, request(example))
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
-		w := start(ctx, r, get(example))
+		w := start(ctx, r, request(example))
 		time.Sleep(100 * time.Millisecond)
 		done(scout)
 		synctest.Wait()
@@ -465,7 +465,7 @@ func deadlines(t *testing.T, r *heed.Registry, n int, within, latency time.Durat
 		ws[i] = w
 		began := time.Now()
 		go func() {
-			w.permit, w.err = r.Acquire(ctx, get(example, "X-Api-Key", fmt.Sprint(i%keys)))
+			w.permit, w.err = r.Acquire(ctx, request(example, "X-Api-Key", fmt.Sprint(i%keys)))
 			w.at = time.Since(began)
 			if w.err == nil {
 				time.Sleep(latency)
@@ -530,7 +530,7 @@ func TestDeadlinesAreJudgedFromThePlaceInLine(t *testing.T) {
 				r.SetLimits("*", heed.Limits{Smoothing: heed.Smoothing{Off: true}})
 				for i := range tc.keys {
 					for range 12 {
-						done(acquire(t, r, get(example, "X-Api-Key", fmt.Sprint(i))))
+						done(acquire(t, r, request(example, "X-Api-Key", fmt.Sprint(i))))
 					}
 				}
 				r.SetLimits("*", tc.limits)
@@ -586,11 +586,11 @@ func TestDeadlinesAreJudgedAgainOnNews(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRegistry(t, heed.Config{Default: heed.Limits{MaxConcurrent: 1}})
 				defer r.Close()
-				pm := acquire(t, r, get(example))
+				pm := acquire(t, r, request(example))
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
-				w := start(ctx, r, get(example))
-				other := start(t.Context(), r, get(example, "X-Api-Key", "b"))
+				w := start(ctx, r, request(example))
+				other := start(t.Context(), r, request(example, "X-Api-Key", "b"))
 				time.Sleep(time.Second)
 				tc.news(r, pm)
 				synctest.Wait()
@@ -616,14 +616,14 @@ func TestDeadlinesAreJudgedAgainWhenOthersPushIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRegistry(t, heed.Config{Default: heed.Limits{MinInterval: time.Second}})
 		defer r.Close()
-		done(acquire(t, r, get(example)))
+		done(acquire(t, r, request(example)))
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 		defer cancel()
-		w := start(ctx, r, get(example))
+		w := start(ctx, r, request(example))
 		if w.done() {
 			t.Fatal(w.err)
 		}
-		high := start(heed.WithPriority(t.Context(), heed.PriorityHigh), r, get(example))
+		high := start(heed.WithPriority(t.Context(), heed.PriorityHigh), r, request(example))
 		synctest.Wait()
 		if le := limitErr(t, w.err); w.at != 0 || le.Wait != 2*time.Second {
 			t.Errorf("after %v: %#v", w.at, le)
@@ -672,7 +672,7 @@ func TestSpacing(t *testing.T) {
 				var mu sync.Mutex
 				for i := range 4 {
 					go func() {
-						pm, err := r.Acquire(ctx, get(example, "X-Api-Key", fmt.Sprint(i%2)))
+						pm, err := r.Acquire(ctx, request(example, "X-Api-Key", fmt.Sprint(i%2)))
 						if err != nil {
 							t.Error(err)
 							return
@@ -699,10 +699,10 @@ func TestSpacing(t *testing.T) {
 func TestCancelledPermitLeavesNoInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRegistry(t, heed.Config{Default: heed.Limits{MinInterval: time.Hour, MinPause: time.Hour}})
-		acquire(t, r, get(example)).Cancel()
-		acquire(t, r, get(example)).Cancel()
-		acquire(t, r, get(example)).Release()
-		if d := r.Check(get(example)); d.Wait != time.Hour {
+		acquire(t, r, request(example)).Cancel()
+		acquire(t, r, request(example)).Cancel()
+		acquire(t, r, request(example)).Release()
+		if d := r.Check(request(example)); d.Wait != time.Hour {
 			t.Errorf("Check() = %+v", d)
 		}
 	})
@@ -737,11 +737,11 @@ func TestConfiguredPolicyHoldsInEveryWindow(t *testing.T) {
 				for range 32 {
 					go func() {
 						for {
-							pm, err := r.Acquire(ctx, get(example))
+							pm, err := r.Acquire(ctx, request(example))
 							if err != nil {
 								return
 							}
-							resp, err := origin.RoundTrip(get(example))
+							resp, err := origin.RoundTrip(request(example))
 							if err != nil {
 								t.Error(err)
 								return
@@ -768,13 +768,13 @@ func TestTokenBucket(t *testing.T) {
 		time.Sleep(time.Minute)
 		began := time.Now()
 		for i := range 10 {
-			done(acquire(t, r, get(example)))
+			done(acquire(t, r, request(example)))
 			if got, want := time.Since(began), time.Duration(max(i-2, 0))*100*time.Millisecond; got < want || got > want+100 {
 				t.Errorf("request %d started after %v, want %v", i, got, want)
 			}
 		}
 		time.Sleep(200 * time.Millisecond)
-		if d := r.Check(get(example)); d.Remaining != 2 {
+		if d := r.Check(request(example)); d.Remaining != 2 {
 			t.Errorf("%d left", d.Remaining)
 		}
 	})
@@ -784,8 +784,8 @@ func TestConcurrencyPolicyCountsUntilTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRegistry(t, heed.Config{Default: heed.Limits{Policies: []heed.Policy{{Name: "c", Quota: 2, Unit: heed.UnitConcurrentRequests}}}})
 		meet(t, r, example)
-		a, b := acquire(t, r, get(example)), acquire(t, r, get(example))
-		w := start(t.Context(), r, get(example))
+		a, b := acquire(t, r, request(example)), acquire(t, r, request(example))
+		w := start(t.Context(), r, request(example))
 		a.Observe(answer(200))
 		time.Sleep(time.Hour)
 		if w.done() {
@@ -798,7 +798,7 @@ func TestConcurrencyPolicyCountsUntilTheEnd(t *testing.T) {
 		}
 		b.Cancel()
 		w.permit.Release()
-		if d := r.Check(get(example)); d.Remaining != 2 {
+		if d := r.Check(request(example)); d.Remaining != 2 {
 			t.Errorf("%d left", d.Remaining)
 		}
 	})
@@ -808,10 +808,10 @@ func TestConcurrencyPolicyCountsUntilTheEnd(t *testing.T) {
 func TestHungScoutDoesNotStopItsPartition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRegistry(t, heed.Config{})
-		scout := acquire(t, r, get(example))
+		scout := acquire(t, r, request(example))
 		var ws []*waiting
 		for range 8 {
-			ws = append(ws, start(t.Context(), r, get(example)))
+			ws = append(ws, start(t.Context(), r, request(example)))
 		}
 		went := func() (n int) {
 			synctest.Wait()
@@ -844,10 +844,10 @@ func TestHungScoutDoesNotStopItsPartition(t *testing.T) {
 func TestTraceTellsTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRegistry(t, heed.Config{Default: quota(1, time.Minute)})
-		done(acquire(t, r, get(example)))
+		done(acquire(t, r, request(example)))
 		var tr heed.Trace
 		ctx := heed.WithTrace(t.Context(), &tr)
-		pm, err := r.Acquire(ctx, get(example))
+		pm, err := r.Acquire(ctx, request(example))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -856,7 +856,7 @@ func TestTraceTellsTheWait(t *testing.T) {
 			t.Errorf("trace is %+v, want %+v", tr, want)
 		}
 		r.Pause(example, 90*time.Second)
-		pm, err = r.Acquire(ctx, get(example))
+		pm, err = r.Acquire(ctx, request(example))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -871,9 +871,9 @@ func TestTraceTellsTheWait(t *testing.T) {
 func TestTraceTellsTheLastObstacle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRegistry(t, heed.Config{Default: heed.Limits{MaxConcurrent: 1, MinInterval: time.Minute}})
-		first := acquire(t, r, get(example))
+		first := acquire(t, r, request(example))
 		var tr heed.Trace
-		w := start(heed.WithTrace(t.Context(), &tr), r, get(example))
+		w := start(heed.WithTrace(t.Context(), &tr), r, request(example))
 		time.Sleep(time.Second)
 		done(first)
 		time.Sleep(time.Minute)
@@ -893,17 +893,17 @@ func TestEndOfAPauseWakesAllPartitions(t *testing.T) {
 			keys := []string{"a", "b", "c", "d"}
 			for _, key := range keys {
 				for range 12 {
-					done(acquire(t, r, get(example, "X-Api-Key", key)))
+					done(acquire(t, r, request(example, "X-Api-Key", key)))
 				}
 			}
 			r.Pause(example, time.Minute)
 			var ws []*waiting
 			for _, key := range keys[:3] {
-				ws = append(ws, start(t.Context(), r, get(example, "X-Api-Key", key)))
+				ws = append(ws, start(t.Context(), r, request(example, "X-Api-Key", key)))
 			}
 			go func() {
 				time.Sleep(time.Minute) // and not a nanosecond longer
-				if pm, err := r.Acquire(heed.NoWait(t.Context()), get(example, "X-Api-Key", "d")); err == nil {
+				if pm, err := r.Acquire(heed.NoWait(t.Context()), request(example, "X-Api-Key", "d")); err == nil {
 					done(pm)
 				}
 			}()
@@ -927,7 +927,7 @@ func TestNobodyWaitsLongerThanTheLimits(t *testing.T) {
 		time.Sleep(time.Minute)
 		began := time.Now()
 		for i := range 50 {
-			done(acquire(t, r, get(example)))
+			done(acquire(t, r, request(example)))
 			if got, want := time.Since(began), time.Duration(i/5)*time.Second; got != want {
 				t.Fatalf("request %d started after %v, want %v", i, got, want)
 			}

@@ -28,6 +28,7 @@ type Registry struct {
 	ready  sync.Once
 	number atomic.Uint64 // of the latest request: its place in line
 	closed atomic.Bool
+	detach func() error // from the shared ledger; nil: there is none
 
 	limits   atomic.Pointer[overrides]
 	limitsMu sync.Mutex // held by those who change limits
@@ -52,6 +53,7 @@ type Config struct {
 	Partition  func(*http.Request) string // what has a quota of its own; nil: a credential
 	Logger     *slog.Logger               // nil: slog.Default()
 	Dialects   []Dialect                  // of the user's own, asked before those heed knows
+	Ledger     Ledger                     // what several processes share; nil: this process alone
 	OnEvent    func(Event)                // called on the request's goroutine with no lock held; nil: none
 	IdleAfter  time.Duration              // how long an origin nobody uses is remembered; 0: an hour
 	MaxOrigins int                        // origins and partitions remembered; 0: 100 000
@@ -86,6 +88,7 @@ func (r *Registry) init() {
 		r.origins = make(map[string]*origin)
 		r.spellings = make(map[spelling]*origin)
 		r.limits.Store(&overrides{everyOrigin: Limits{}.withDefaults()})
+		r.attach()
 	})
 }
 
@@ -130,6 +133,9 @@ func (r *Registry) acquire(ctx context.Context, req *http.Request, a ask) (*Perm
 	}()
 	p.origin.unlock()
 	if w != nil {
+		if a.inLine != nil {
+			a.inLine()
+		}
 		pm, err = w.wait(ctx)
 		a.opts.trace.waited(time.Since(a.arrived), w.held)
 		w = nil
@@ -147,18 +153,20 @@ func (r *Registry) Check(req *http.Request) Decision {
 	r.init()
 	a := ask{opts: optionsOf(req.Context()), number: math.MaxUint64, arrived: time.Now()}
 	p := r.enter(req, &a)
-	defer p.origin.unlock()
-	if p.origin.limits.Unlimited {
+	o := p.origin
+	if o.limits.Unlimited {
+		o.unlock()
 		return Decision{Allowed: true, Remaining: -1}
 	}
 	now := a.arrived
 	d := Decision{Remaining: p.remaining(now)}
 	if s := p.impossible(&a); s != nil {
+		o.unlock()
 		d.Cause, d.Policy = CausePolicy, s.policy.Name
 		return d
 	}
 	pl := p.placeOf(&a)
-	if p.origin.hasCommonLimits() {
+	if o.hasCommonLimits() {
 		pl.all += p.others(now, &a)
 	}
 	v := p.judge(now, &a, &pl)
@@ -166,7 +174,13 @@ func (r *Registry) Check(req *http.Request) Decision {
 		v.await(now, CauseQueue, "")
 	}
 	d.Allowed, d.Wait, d.Cause, d.Policy = v.goes(now), v.at.Sub(now), v.cause, v.policy
-	return d
+	if !v.asks {
+		o.unlock()
+		return d
+	}
+	q := p.question(&a)
+	o.unlock()
+	return p.checkShared(req, q, d)
 }
 
 // A Decision is what [Registry.Check] found.
@@ -182,12 +196,13 @@ type Decision struct {
 // Pause holds all of an origin's requests for d, on top of what holds them
 // already: it never shortens a longer pause, and no cap shortens it. d <= 0
 // ends every pause of the origin. It is an error where origin is not one.
-func (r *Registry) Pause(origin string, d time.Duration) error {
+func (r *Registry) Pause(origin string, d time.Duration) (err error) {
 	now := time.Now()
 	o, err := r.lockNamed(origin, now)
 	if err != nil {
 		return err
 	}
+	defer r.pauseShared(o.name, d, &err) // once the lock is free
 	defer o.unlock()
 	if d <= 0 {
 		o.resume(now)
@@ -205,12 +220,13 @@ func (r *Registry) Pause(origin string, d time.Duration) error {
 // Reset drops everything learned about an origin, its charges and its pauses,
 // and keeps what was configured. Requests that wait are judged again at once.
 // It is an error where origin is not one.
-func (r *Registry) Reset(origin string) error {
+func (r *Registry) Reset(origin string) (err error) {
 	now := time.Now()
 	o, err := r.lockNamed(origin, now)
 	if err != nil {
 		return err
 	}
+	defer r.resetShared(o.name, &err) // once the lock is free
 	defer o.unlock()
 	o.reset(now)
 	o.wakeAll(now)
@@ -218,17 +234,20 @@ func (r *Registry) Reset(origin string) error {
 }
 
 // Close ends every wait with [ErrClosed], and refuses what comes after.
-// Permits that are out stay good. It always returns nil.
+// Permits that are out stay
+// good. Its error is that of a shared ledger that could not take back what it
+// had lent.
 func (r *Registry) Close() error {
 	r.init()
 	r.closed.Store(true)
 	for _, o := range r.all() {
 		o.mu.Lock()
 		for _, p := range o.partitions {
-			p.dismiss(nil, ErrClosed)
+			p.endWaits(nil, ErrClosed)
 			p.setAlarm(time.Time{})
+			p.closeShared()
 		}
 		o.unlock()
 	}
-	return nil
+	return r.detachShared()
 }

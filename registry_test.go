@@ -43,14 +43,14 @@ func TestPermitsCanBeEndedTwice(t *testing.T) {
 			t.Run(fmt.Sprint(tc.name, " ", l.Policies[0].Burst), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					r := newRegistry(t, heed.Config{Default: l})
-					pm := acquire(t, r, get(example))
-					if d := r.Check(get(example)); d.Remaining != 9 {
+					pm := acquire(t, r, request(example))
+					if d := r.Check(request(example)); d.Remaining != 9 {
 						t.Errorf("%d left with one in flight", d.Remaining)
 					}
 					for _, end := range tc.end {
 						end(pm)
 					}
-					if d := r.Check(get(example)); d.Remaining != tc.left || pm.Remaining() != tc.left {
+					if d := r.Check(request(example)); d.Remaining != tc.left || pm.Remaining() != tc.left {
 						t.Errorf("%d left, want %d", d.Remaining, tc.left)
 					}
 					if s := r.Snapshot()[0]; s.InFlight != 0 || s.Partitions[0].InFlight != 0 {
@@ -72,7 +72,7 @@ func learn(pm *heed.Permit) {
 
 func TestObserveReportsWhatTheAnswerSays(t *testing.T) {
 	r := newRegistry(t, heed.Config{})
-	pm := acquire(t, r, get(example))
+	pm := acquire(t, r, request(example))
 	a := pm.Observe(answer(200, "RateLimit-Policy", `"q";q=100;w=60`, "RateLimit", `"q";r=42;t=30`))
 	if a.Dialect != "ietf-11" || len(a.Policies) != 1 || len(a.Limits) != 1 || a.Limits[0].Remaining != 42 {
 		t.Errorf("Observe() = %+v", a)
@@ -80,7 +80,7 @@ func TestObserveReportsWhatTheAnswerSays(t *testing.T) {
 	if pm.Remaining() != 42 {
 		t.Errorf("Remaining() = %d", pm.Remaining())
 	}
-	if pm := acquire(t, r, get(host("other"))); pm.Remaining() != -1 {
+	if pm := acquire(t, r, request(host("other"))); pm.Remaining() != -1 {
 		t.Errorf("Remaining() = %d where nothing is known", pm.Remaining())
 	}
 }
@@ -89,29 +89,29 @@ func TestObserveReportsWhatTheAnswerSays(t *testing.T) {
 func TestLearnedFromElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRegistry(t, heed.Config{})
-		pm := acquire(t, r, get(example))
+		pm := acquire(t, r, request(example))
 		pm.Observe(answer(200))
 		pm.Learn(heed.Announcement{
 			Policies: []heed.Policy{{Name: "points", Quota: 5, Window: time.Minute}},
 			Limits:   []heed.ServiceLimit{{Policy: "points", Remaining: 0, Reset: 30 * time.Second}},
 		})
 		pm.Release()
-		if d := r.Check(get(example)); d.Allowed || d.Policy != "points" || d.Wait < 30*time.Second || d.Cause != heed.CausePolicy {
+		if d := r.Check(request(example)); d.Allowed || d.Policy != "points" || d.Wait < 30*time.Second || d.Cause != heed.CausePolicy {
 			t.Errorf("Check() = %+v", d)
 		}
-		pm2 := acquire(t, r, get(host("other")))
+		pm2 := acquire(t, r, request(host("other")))
 		pm2.Learn(heed.Announcement{Refused: true, RetryAfter: 10 * time.Second})
 		pm2.Release()
-		if d := r.Check(get(host("other"))); d.Allowed || d.Cause != heed.CausePause || d.Wait < 10*time.Second {
+		if d := r.Check(request(host("other"))); d.Allowed || d.Cause != heed.CausePause || d.Wait < 10*time.Second {
 			t.Errorf("Check() = %+v", d)
 		}
 	})
 }
 
 func TestCheckTellsWhatHolds(t *testing.T) {
-	hold := func(t *testing.T, r *heed.Registry) { acquire(t, r, get(example)).Observe(answer(200)) }
+	hold := func(t *testing.T, r *heed.Registry) { acquire(t, r, request(example)).Observe(answer(200)) }
 	spend := func(t *testing.T, r *heed.Registry) {
-		pm := acquire(t, r, get(example))
+		pm := acquire(t, r, request(example))
 		pm.Observe(answer(200))
 		pm.Release()
 	}
@@ -145,21 +145,21 @@ func TestCheckTellsWhatHolds(t *testing.T) {
 		{"too dear for a concurrency policy", heed.Limits{Policies: []heed.Policy{{Name: "c", Quota: 2, Unit: heed.UnitConcurrentRequests}}}, spend,
 			func(ctx context.Context) context.Context { return heed.WithCost(ctx, heed.UnitConcurrentRequests, 3) },
 			heed.Decision{Cause: heed.CausePolicy, Policy: "c", Remaining: 2}},
-		{"a scout", heed.Limits{}, func(t *testing.T, r *heed.Registry) { acquire(t, r, get(example)) }, nil,
+		{"a scout", heed.Limits{}, func(t *testing.T, r *heed.Registry) { acquire(t, r, request(example)) }, nil,
 			heed.Decision{Cause: heed.CauseScout, Remaining: -1}},
 		{"others", heed.Limits{Smoothing: heed.Smoothing{Off: true}, Policies: []heed.Policy{{Name: "p", Quota: 2, Window: time.Minute}}},
 			func(t *testing.T, r *heed.Registry) {
 				spend(t, r)
-				start(heed.WithCost(t.Context(), "", 2), r, get(example))
+				start(heed.WithCost(t.Context(), "", 2), r, request(example))
 			}, nil, heed.Decision{Cause: heed.CausePolicy, Policy: "p", Wait: time.Minute, Remaining: 1}},
 		{"others, and I am free", quota(1, time.Minute), func(t *testing.T, r *heed.Registry) {
 			spend(t, r)
-			start(t.Context(), r, get(example))
+			start(t.Context(), r, request(example))
 		}, func(ctx context.Context) context.Context { return heed.WithCost(ctx, "", 0) },
 			heed.Decision{Cause: heed.CausePolicy, Policy: "p", Wait: time.Minute}},
 		{"nothing, ahead of others", quota(2, time.Minute), func(t *testing.T, r *heed.Registry) {
 			spend(t, r)
-			start(heed.WithCost(t.Context(), "", 2), r, get(example))
+			start(heed.WithCost(t.Context(), "", 2), r, request(example))
 		}, func(ctx context.Context) context.Context { return heed.WithPriority(ctx, heed.PriorityHigh) }, heed.Decision{Allowed: true, Remaining: 1}},
 		{"the smoother", heed.Limits{Policies: []heed.Policy{{Name: "p", Quota: 60, Window: time.Minute}}, Smoothing: heed.Smoothing{Strict: true, Velocity: 1, Interval: 1}},
 			spend, nil, heed.Decision{Cause: heed.CauseSmoother, Policy: "p", Wait: time.Second + 1, Remaining: 59}},
@@ -171,7 +171,7 @@ func TestCheckTellsWhatHolds(t *testing.T) {
 				r := newRegistry(t, heed.Config{Origins: map[string]heed.Limits{example: tc.limits}})
 				defer r.Close()
 				tc.before(t, r)
-				req := get(example)
+				req := request(example)
 				if tc.ctx != nil {
 					req = req.WithContext(tc.ctx(t.Context()))
 				}
@@ -198,10 +198,10 @@ func TestSnapshotIsPlainData(t *testing.T) {
 			Policies: []heed.Policy{{Name: "own", Quota: 5, Window: time.Minute, Burst: 7}}, MaxConcurrent: 1,
 		}}})
 		defer r.Close()
-		pm := acquire(t, r, get(host("b")+"/slow?secret=1"))
+		pm := acquire(t, r, request(host("b")+"/slow?secret=1"))
 		pm.Observe(answer(200, "RateLimit-Policy", `"p";q=10;w=60, "odd";q=3;w=60;qu="points"`, "RateLimit", `"p";r=2;t=30`))
 		time.Sleep(time.Second)
-		start(t.Context(), r, get(host("b")))
+		start(t.Context(), r, request(host("b")))
 		r.Pause(host("a"), time.Minute)
 		time.Sleep(time.Second)
 		got := r.Snapshot()
@@ -241,7 +241,7 @@ func TestPause(t *testing.T) {
 		meet(t, r, example)
 		check := func(want time.Duration) {
 			t.Helper()
-			if d := r.Check(get(example)); d.Wait != want || d.Allowed != (want == 0) {
+			if d := r.Check(request(example)); d.Wait != want || d.Allowed != (want == 0) {
 				t.Errorf("Check() = %+v, want a wait of %v", d, want)
 			}
 		}
@@ -257,7 +257,7 @@ func TestPause(t *testing.T) {
 		check(24 * time.Hour)
 		pause(25 * time.Hour)
 		check(25 * time.Hour)
-		w := start(t.Context(), r, get(example))
+		w := start(t.Context(), r, request(example))
 		time.Sleep(time.Hour)
 		check(24 * time.Hour)
 		pause(0)
@@ -268,17 +268,17 @@ func TestPause(t *testing.T) {
 		w.permit.Release()
 		pause(-1)
 		pause(1<<63 - 1)
-		if d := r.Check(get(example)); d.Wait < 100*365*24*time.Hour {
+		if d := r.Check(request(example)); d.Wait < 100*365*24*time.Hour {
 			t.Errorf("Check() = %+v in an endless pause", d)
 		}
 		pause(-1 << 63)
 
 		// On top of what the server asked for, and ending both.
-		pm := acquire(t, r, get(example))
+		pm := acquire(t, r, request(example))
 		pm.Observe(answer(503, "Retry-After", "30"))
 		pm.Release()
 		pause(10 * time.Second)
-		if d := r.Check(get(example)); d.Wait < 30*time.Second {
+		if d := r.Check(request(example)); d.Wait < 30*time.Second {
 			t.Errorf("Check() = %+v, want the server's pause", d)
 		}
 		pause(40 * time.Second)
@@ -288,7 +288,7 @@ func TestPause(t *testing.T) {
 
 		// For all credentials, those to come too.
 		pause(time.Minute)
-		if d := r.Check(get(example, "Authorization", "Bearer new")); d.Wait != time.Minute {
+		if d := r.Check(request(example, "Authorization", "Bearer new")); d.Wait != time.Minute {
 			t.Errorf("Check() = %+v for another credential", d)
 		}
 	})
@@ -302,7 +302,7 @@ func TestOneGoesFirstAfterAPause(t *testing.T) {
 		r.Pause(example, time.Minute)
 		var ws []*waiting
 		for range 8 {
-			ws = append(ws, start(t.Context(), r, get(example)))
+			ws = append(ws, start(t.Context(), r, request(example)))
 		}
 		time.Sleep(time.Minute)
 		for _, want := range []int{1, 3, 7, 8} {
@@ -327,17 +327,17 @@ func TestResetStartsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRegistry(t, heed.Config{Origins: map[string]heed.Limits{example: quota(3, time.Hour)}})
 		spend := func(header ...string) {
-			pm := acquire(t, r, get(example))
+			pm := acquire(t, r, request(example))
 			pm.Observe(answer(200, header...))
 			pm.Release()
 		}
 		spend()
-		old := acquire(t, r, get(example)) // in flight across the reset
+		old := acquire(t, r, request(example)) // in flight across the reset
 		spend("RateLimit-Policy", `"q";q=10;w=60`, "RateLimit", `"q";r=0;t=3000`)
 		r.Pause(example, 2*time.Hour)
 		var ws []*waiting
 		for range 4 {
-			ws = append(ws, start(t.Context(), r, get(example)))
+			ws = append(ws, start(t.Context(), r, request(example)))
 		}
 		time.Sleep(time.Minute)
 		if err := r.Reset(example); err != nil {
@@ -355,7 +355,7 @@ func TestResetStartsOver(t *testing.T) {
 		}
 		old.Observe(answer(200))
 		old.Release() // neither taken back nor counted
-		if d := r.Check(get(example)); d.Remaining != 0 {
+		if d := r.Check(request(example)); d.Remaining != 0 {
 			t.Errorf("%d left", d.Remaining)
 		}
 		ws[0].permit.Cancel()
@@ -370,13 +370,13 @@ func TestResetStartsOver(t *testing.T) {
 func TestResetKeepsCountOfRequestsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRegistry(t, heed.Config{Default: heed.Limits{Policies: []heed.Policy{{Quota: 1, Unit: heed.UnitConcurrentRequests}}}})
-		pm := acquire(t, r, get(example))
+		pm := acquire(t, r, request(example))
 		r.Reset(example)
-		if r.Check(get(example)).Allowed {
+		if r.Check(request(example)).Allowed {
 			t.Error("a second one may go")
 		}
 		pm.Release()
-		if !r.Check(get(example)).Allowed {
+		if !r.Check(request(example)).Allowed {
 			t.Error("the slot is not freed")
 		}
 	})
@@ -386,11 +386,11 @@ func TestCloseEndsEveryWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRegistry(t, heed.Config{})
 		meet(t, r, example)
-		pm := acquire(t, r, get(example))
+		pm := acquire(t, r, request(example))
 		r.Pause(example, time.Hour)
 		r.Pause(host("a"), time.Hour)
 		ws := []*waiting{
-			start(t.Context(), r, get(example)), start(t.Context(), r, get(example, "Authorization", "Bearer b")), start(t.Context(), r, get(host("a"))),
+			start(t.Context(), r, request(example)), start(t.Context(), r, request(example, "Authorization", "Bearer b")), start(t.Context(), r, request(host("a"))),
 		}
 		began := time.Now()
 		for range 2 {
@@ -404,10 +404,10 @@ func TestCloseEndsEveryWait(t *testing.T) {
 				t.Errorf("request %d: %v", i, w.err)
 			}
 		}
-		if _, err := r.Acquire(t.Context(), get(example)); err != heed.ErrClosed {
+		if _, err := r.Acquire(t.Context(), request(example)); err != heed.ErrClosed {
 			t.Errorf("after Close: %v", err)
 		}
-		if _, err := r.Acquire(t.Context(), get(host("new"))); err != heed.ErrClosed {
+		if _, err := r.Acquire(t.Context(), request(host("new"))); err != heed.ErrClosed {
 			t.Errorf("after Close: %v", err)
 		}
 		pm.Observe(answer(200))
@@ -433,15 +433,15 @@ func TestOriginsNeverWaitForOneAnother(t *testing.T) {
 			},
 		})
 		defer r.Close()
-		acquire(t, r, get(host("spent"))).Release()
-		w := start(t.Context(), r, get(host("spent")))
+		acquire(t, r, request(host("spent"))).Release()
+		w := start(t.Context(), r, request(host("spent")))
 		go visit(t, r, "slow")
 		synctest.Wait()
 		for i := range 100 {
 			visit(t, r, fmt.Sprint("host", i))
 		}
 		r.Snapshot()
-		if r.Check(get(host("slow"))).Allowed { // not even its own events hold it up
+		if r.Check(request(host("slow"))).Allowed { // not even its own events hold it up
 			t.Error("a second request may go")
 		}
 		if w.done() {
@@ -487,10 +487,10 @@ func TestPanicInOnEventLeaksNothing(t *testing.T) {
 					pm.Observe(answer(status, header...))
 				}
 				for _, name := range []string{"a", "b", "a", "c", "a"} {
-					try(t.Context(), get(host(name)))
-					go try(t.Context(), get(host(name))) // waits
+					try(t.Context(), request(host(name)))
+					go try(t.Context(), request(host(name))) // waits
 					synctest.Wait()
-					try(t.Context(), get(host(name)), "Retry-After", "10", "RateLimit-Policy", `"q";q=5;w=7`)
+					try(t.Context(), request(host(name)), "Retry-After", "10", "RateLimit-Policy", `"q";q=5;w=7`)
 					func() {
 						defer func() { recover() }()
 						r.Pause(host(name), time.Minute)
@@ -536,7 +536,7 @@ func TestUserFunctionsMayCallBack(t *testing.T) {
 				peek()
 				if !inside {
 					inside = true
-					r.Check(get(e.Origin))
+					r.Check(request(e.Origin))
 					r.SetLimits(e.Origin, heed.Limits{})
 					inside = false
 				}
@@ -544,8 +544,8 @@ func TestUserFunctionsMayCallBack(t *testing.T) {
 		})
 		for _, name := range []string{"a", "b", "c"} {
 			visit(t, r, name)
-			req := get(host("d"))
-			req.Response = &http.Response{Request: get(host(name))} // a redirect
+			req := request(host("d"))
+			req.Response = &http.Response{Request: request(host(name))} // a redirect
 			pm, err := r.Acquire(heed.WithCost(t.Context(), "", 2), req)
 			if err != nil {
 				t.Fatal(err)
@@ -560,7 +560,7 @@ func TestDeadContextGetsNoPermit(t *testing.T) {
 	cause := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
-	if _, err := r.Acquire(ctx, get(example)); err != cause {
+	if _, err := r.Acquire(ctx, request(example)); err != cause {
 		t.Errorf("Acquire() = %v, want the cause", err)
 	}
 	if s := r.Snapshot(); len(s) != 0 {

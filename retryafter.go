@@ -49,7 +49,8 @@ const (
 	maxValueLen = 256
 )
 
-// longest returns the longest time of those in a field. Retry-After is no list,
+// longest returns the longest time of those in a field, 0 where all of them are
+// past. Retry-After is no list,
 // but proxies add lines to those of an application, and join them.
 func longest(lines []string, ref time.Time, parse func(string, time.Time) (time.Duration, bool)) (d time.Duration, ok bool) {
 	add := func(s string) bool {
@@ -101,7 +102,7 @@ func parseRetryAfter(s string, ref time.Time) (time.Duration, bool) {
 	// Date says the second the answer was made in, not the instant: counted
 	// from its beginning the wait comes out too long by what had passed of it,
 	// never too short.
-	return max(0, t.Sub(ref)), true
+	return t.Sub(ref), true
 }
 
 func parseMilliseconds(s string, _ time.Time) (time.Duration, bool) {
@@ -114,11 +115,12 @@ func parseDelay(s string, unit time.Duration) (time.Duration, bool) {
 	if !ok || rest != "" || n.neg || n.whole > maxDelay*int64(time.Second/unit) {
 		return 0, false
 	}
-	if n.whole >= math.MaxInt64/int64(unit) {
+	part := n.nanos * int64(unit/time.Millisecond) // the fraction, in 1e-12 s
+	ns := (part + 999) / 1000
+	if n.whole > (math.MaxInt64-ns)/int64(unit) {
 		return math.MaxInt64, true
 	}
-	part := n.nanos * int64(unit/time.Millisecond) // in units of 1e-12 s
-	return time.Duration(n.whole)*unit + time.Duration((part+999)/1000), true
+	return time.Duration(n.whole)*unit + time.Duration(ns), true
 }
 
 func parseGoDuration(s string, _ time.Time) (time.Duration, bool) {

@@ -105,7 +105,7 @@ func (o *origin) state(now time.Time) OriginState {
 func (p *partition) state(now time.Time) PartitionState {
 	s := PartitionState{
 		Partition: p.number, Policies: make([]PolicyState, 0, len(p.slots)), InFlight: p.inFlight.len, Waiting: p.queue.len + len(p.parked),
-		Waited: p.waited, Refusals: p.refusals, Opening: p.opening.limit, Cap: int(p.cap.limit),
+		Waited: p.waited, Refusals: p.refusals, Opening: p.opening.limit, Cap: int(p.cap.limit), Degraded: p.shared.isDegraded(),
 	}
 	s.Paused, s.PauseCause = p.pause.state(now)
 	for _, sl := range p.slots {

@@ -31,6 +31,7 @@ type origin struct {
 	stirred   bool          // something changed for all partitions: wake them all
 	waited    time.Duration // in all
 	warned    bool          // that it was much
+	nested    bool          // warned that a request waits for what its parent holds
 	known     []Policy      // announced, for partitions to come
 	opened    bool          // met, and announced nothing: partitions to come need not scout
 
@@ -52,6 +53,8 @@ type partition struct {
 	pause    pause
 	backoff  backoff
 	cap      concurrency
+	learner  learner
+	shared   *sharing // nil: this process alone
 
 	queue      queue
 	parked     []*waiter // waiting for their own next try, outside the queue
@@ -85,7 +88,7 @@ func (o *origin) partition(key partitionKey) *partition {
 
 // newPartition is called with o.mu held.
 func (o *origin) newPartition(key partitionKey, now time.Time) *partition {
-	p := &partition{origin: o, key: key, number: o.created, lastUsed: now}
+	p := &partition{origin: o, key: key, number: o.created, lastUsed: now, shared: o.reg.newSharing()}
 	o.created++
 	if !o.opened || o.pause.holds(now) {
 		p.opening.start(now)
@@ -169,7 +172,7 @@ func (p *partition) charge(now time.Time, s *slot) {
 	for pm := p.inFlight.oldest; pm != nil; pm = pm.younger {
 		c := s.take(now, p.cost(s, &ask{opts: &noOptions}))
 		if pm.answered {
-			s.settle(now, &c)
+			s.settle(now, pm.start, &c)
 		}
 		pm.charges = append(pm.charges, c)
 	}
@@ -221,9 +224,9 @@ func (p *partition) rest(now time.Time) time.Time {
 func (o *origin) reset(now time.Time) {
 	o.resume(now)
 	o.backoff, o.lastStart, o.lastEnd, o.interval = backoff{}, time.Time{}, time.Time{}, 0
-	o.known, o.opened, o.waited, o.warned = nil, false, 0, false
+	o.known, o.opened, o.waited, o.warned, o.nested = nil, false, 0, false, false
 	for _, p := range o.partitions {
-		p.backoff, p.cap, p.smoother = backoff{}, concurrency{}, smoother{}
+		p.backoff, p.cap, p.smoother, p.learner = backoff{}, concurrency{}, smoother{}, learner{}
 		p.opening = opening{serial: p.opening.serial + 1}
 		p.lastWell, p.waited = time.Time{}, 0
 		for pm := p.inFlight.oldest; pm != nil; pm = pm.younger {
@@ -231,6 +234,7 @@ func (o *origin) reset(now time.Time) {
 		}
 		p.slots = nil
 		p.configure(now, false)
+		p.shared.forget()
 		for _, w := range p.parked {
 			w.notBefore = time.Time{}
 		}

@@ -35,21 +35,35 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 		v.await(now, CauseQueue, "")
 	}
 	switch {
-	case a.opts.noWait:
+	case a.opts.noWait && !v.asks:
 		return nil, nil, p.refusal(v.at.Sub(now), v.obstacle, ReasonNoWait)
-	case l.MaxQueue > 0 && o.waiting >= l.MaxQueue:
+	case l.MaxQueue > 0 && !p.shared.busy() && o.waiting >= l.MaxQueue:
 		return nil, nil, p.refusal(v.at.Sub(now), v.obstacle, ReasonQueueFull)
 	case a.misses(v.at):
 		return nil, nil, p.refusal(v.at.Sub(now), v.last, a.tooLate())
 	}
-	w := &waiter{ask: *a, home: p, ready: make(chan struct{}), held: v.obstacle}
+	if v.events && !o.nested && o.heldBy(ctx) {
+		o.nested = true
+		p.emit(Event{Kind: eventNested, Time: now, Cause: v.cause})
+	}
+	w := &waiter{ask: *a, ctx: ctx, home: p, ready: make(chan struct{}), held: v.obstacle}
 	p.join(now, w)
 	p.wake(now)
 	if !w.over { // else those that wait were held by something else
 		w.setExpiry()
+		if v.asks { // perhaps it need not wait
+			return w, nil, nil
+		}
 		p.emit(Event{Kind: EventWaiting, Time: now, Cause: v.cause, Policy: v.policy, Wait: v.at.Sub(now), Total: o.waited, Attempt: a.attempt})
 	}
 	return w, nil, nil
+}
+
+// heldBy reports whether ctx is that of a request in flight at the origin,
+// one that holds a slot of it.
+func (o *origin) heldBy(ctx context.Context) bool {
+	pm, ok := ctx.Value(holderKey{}).(*Permit)
+	return ok && pm.p.origin == o && !pm.over
 }
 
 // wait waits for w's turn, for as long as ctx allows.

@@ -47,7 +47,7 @@ func (o *origin) wake(now time.Time) {
 	var heads []*partition
 	for _, p := range o.partitions {
 		if o.limits.Unlimited {
-			p.dismiss(&Permit{}, nil)
+			p.endWaits(&Permit{}, nil)
 		}
 		p.settleDeadlines(now)
 		p.unpark(now)
@@ -105,6 +105,9 @@ func (p *partition) wakeHead(now time.Time) bool {
 	v := p.judge(now, &w.ask, &place{})
 	if !v.goes(now) {
 		w.held = v.obstacle
+		if v.asks {
+			p.askLedger(w)
+		}
 		p.wakeAfter(&v)
 		return false
 	}
@@ -196,8 +199,8 @@ func (p *partition) leave(w *waiter) {
 	}
 }
 
-// dismiss ends the wait of all.
-func (p *partition) dismiss(pm *Permit, err error) {
+// endWaits ends the wait of all.
+func (p *partition) endWaits(pm *Permit, err error) {
 	end := func(w *waiter) {
 		p.leave(w)
 		w.resolve(pm, err)
@@ -239,26 +242,37 @@ func (p *partition) settleDeadlines(now time.Time) {
 	if p.queue.deadlines == 0 && len(p.parked) == 0 {
 		return
 	}
-	settle := func(w *waiter, pl *place) (late bool) {
+	settle := func(w *waiter, pl *place) (left bool) {
 		if w.deadline.IsZero() {
 			return false
 		}
 		v := p.judge(now, &w.ask, pl)
-		if late = w.misses(v.at); late {
-			p.leave(w)
-			w.resolve(nil, p.refusal(v.at.Sub(now), v.last, w.tooLate()))
+		if left = w.misses(v.at); left {
+			p.refuse(w, v.at.Sub(now), v.last, w.tooLate())
 		}
-		return late
+		return left
 	}
-	pl := place{units: make([]int64, len(p.slots))}
-	p.queue.all(func(w *waiter) {
-		if !settle(w, &pl) {
-			pl.add(p, &w.ask)
-		}
-	})
+	p.inLine(settle)
 	for _, w := range slices.Clone(p.parked) {
 		settle(w, &place{})
 	}
+}
+
+// inLine calls f for everyone in line from the first to the last, with their
+// places. f reports whether it has ended the wait.
+func (p *partition) inLine(f func(*waiter, *place) (left bool)) {
+	pl := place{units: make([]int64, len(p.slots))}
+	p.queue.all(func(w *waiter) {
+		if !f(w, &pl) {
+			pl.add(p, &w.ask)
+		}
+	})
+}
+
+// refuse ends a wait that is of no use.
+func (p *partition) refuse(w *waiter, wait time.Duration, by obstacle, why Reason) {
+	p.leave(w)
+	w.resolve(nil, p.refusal(wait, by, why))
 }
 
 // limitWaits has those waiting keep to a MaxWait that has changed.

@@ -406,8 +406,13 @@ func TestChangedLimitsKeepWhatWasUsed(t *testing.T) {
 		if left := l.look(now).left; left > 7 {
 			t.Errorf("%s: 12 per minute with at least 5 used: %d left", d.algorithm, left)
 		}
-		if w := l.wait(now+int64(2*time.Minute), 12); w != 0 {
+		later := now + int64(2*time.Minute)
+		if w := l.wait(later, 12); w != 0 {
 			t.Errorf("%s: two windows later 12 wait %v", d.algorithm, time.Duration(w))
+		}
+		p.Window = 2 * time.Minute
+		if l.change(later, p); l.look(later).left != 12 {
+			t.Errorf("%s: changed when nothing was in use: %d left", d.algorithm, l.look(later).left)
 		}
 	}
 }

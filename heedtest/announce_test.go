@@ -254,6 +254,25 @@ func TestTightestPolicyAlone(t *testing.T) {
 	})
 }
 
+func TestThePolicyThatHoldsLongestIsTheTightest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := NewOrigin(Config{Dialect: XRateLimit, Policies: []Policy{
+			{Quota: 1, Window: time.Second}, {Quota: 1, Window: time.Minute}, {Quota: 1, Window: time.Second},
+		}})
+		if got := fields(get(t, o)); got != "RateLimit-Limit: 1 | RateLimit-Remaining: 0 | RateLimit-Reset: 60" {
+			t.Error(got)
+		}
+	})
+}
+
+func TestQuotaZeroIsAnnounced(t *testing.T) {
+	o := NewOrigin(Config{Below: 0.5, Policies: []Policy{{Quota: 0, Window: time.Minute}}})
+	want := `RateLimit-Policy: "default";q=0;w=60 | RateLimit: "default";r=0;t=60`
+	if got := fields(get(t, o)); got != want {
+		t.Errorf("\n got %s\nwant %s", got, want)
+	}
+}
+
 // The last request is refused 2.4 s into a window of 10 s.
 func TestRetryAfter(t *testing.T) {
 	for _, test := range []struct {
@@ -291,7 +310,7 @@ func TestSkewedClockShowsInDateAndEpochs(t *testing.T) {
 		}
 		time.Sleep(7*time.Second - 1)
 		wantStatuses(t, statuses(t, o, 1), 429)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		wantStatuses(t, statuses(t, o, 1), 200)
 	})
 }

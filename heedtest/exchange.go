@@ -14,8 +14,9 @@ type exchange struct {
 	cost   int64
 	body   int64 // bytes known before the bodies have been read
 
-	started  int64
-	up, down time.Duration
+	started         int64
+	early, standing bool // by what was known at the start
+	up, down        time.Duration
 
 	arrived   bool
 	accepted  bool
@@ -50,6 +51,9 @@ func (o *Origin) start(req *http.Request) *exchange {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	x.started = o.now()
+	if k := o.keys[x.key]; k != nil {
+		x.early, x.standing = k.early(x.started)
+	}
 	if o.config.Latency != nil {
 		x.up, x.down = o.config.Latency(o.started)
 	}
@@ -81,11 +85,10 @@ func (x *exchange) arrive() {
 	}
 	t.InFlight++
 	t.PeakInFlight = max(t.PeakInFlight, t.InFlight)
-	early, standing := k.early(x.started)
-	if early {
+	if x.early {
 		t.Early++
 	}
-	if standing {
+	if x.standing {
 		t.EarlyStanding++
 	}
 
@@ -125,7 +128,7 @@ func (x *exchange) arrive() {
 		x.event, x.epoch = len(o.events), o.epoch
 		e := Event{
 			Key: x.key, Start: time.Duration(x.started - o.began64), Arrival: time.Duration(now - o.began64),
-			Accepted: x.accepted, Early: early, Bytes: x.charged,
+			Accepted: x.accepted, Early: x.early, Bytes: x.charged,
 		}
 		if !x.accepted {
 			e.Status = x.status

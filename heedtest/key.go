@@ -228,16 +228,16 @@ func (k *keyed) refuse(o *Origin, now, cost int64, v verdict) verdict {
 	return v
 }
 
-// early reports whether a request that started at an instant did so before an
-// instant that answers already delivered had named, and whether the newest of
-// those answers still said so.
-func (k *keyed) early(started int64) (early, standing bool) {
+// early reports whether a request that starts now does so before an instant that
+// answers already delivered have named, and whether the newest of those answers
+// still says so.
+func (k *keyed) early(now int64) (early, standing bool) {
 	named := k.notBefore
-	if started > k.pendingAt {
+	if now > k.pendingAt {
 		named = max(named, k.pending)
 	}
-	early = started < named
-	return early, early && started < k.latest
+	early = now < named
+	return early, early && now < k.latest
 }
 
 // named takes in what an answer delivered now had to say.

@@ -29,6 +29,7 @@ func TestEarly(t *testing.T) {
 		{"and no more", Config{Policies: one}, []time.Duration{0, 5100 * ms}, 0, 0},
 		{"before the answer is there one cannot know", Config{Policies: one}, []time.Duration{0, 99 * ms}, 0, 0},
 		{"nor at the very instant", Config{Policies: one}, []time.Duration{0, 100 * ms}, 0, 0},
+		{"however many come while it is on its way", Config{Policies: one}, []time.Duration{0, 10 * ms, 20 * ms, 99 * ms}, 0, 0},
 		{"a nanosecond later one can", Config{Policies: one}, []time.Duration{0, 100*ms + 1}, 1, 1},
 		{"t rounded up counts as announced", Config{Policies: []Policy{{Quota: 1, Window: 4001 * ms}}}, []time.Duration{0, 5100*ms - 1}, 1, 1},
 		{"t cut to 0 names nothing", Config{Policies: one, Rounding: RoundZero}, []time.Duration{0, 2000 * ms}, 0, 0},
@@ -40,6 +41,8 @@ func TestEarly(t *testing.T) {
 			RetryAfter: RetryAfter{Mode: RetryAfterConstant, Value: 2 * time.Second}}, []time.Duration{0, 1000 * ms, 3100 * ms}, 0, 0},
 		{"a date is an instant of its clock", Config{Policies: one, Dialect: RetryAfterOnly, ClockSkew: 3500 * ms,
 			RetryAfter: RetryAfter{HTTPDate: true}}, []time.Duration{0, 1000 * ms, 5500*ms - 1}, 1, 1}, // 00:00:09 by a clock 3.5 s ahead
+		{"of its own clock", Config{Policies: one, Dialect: RetryAfterOnly, ClockSkew: 3500 * ms,
+			RetryAfter: RetryAfter{HTTPDate: true}}, []time.Duration{0, 1000 * ms, 5500 * ms}, 0, 0},
 		{"so is an epoch", Config{Policies: one, Dialect: XRateLimitEpoch, ClockSkew: -250 * ms},
 			[]time.Duration{0, 5250*ms - 1}, 1, 1}, // 00:00:05
 		{"to be kept to and no longer", Config{Policies: one, Dialect: XRateLimitEpoch, ClockSkew: -250 * ms},
@@ -68,6 +71,42 @@ func TestEarly(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The first answer, with a unit left, is overtaken by the second, with none: what
+// stands is what was said last.
+func TestAnOvertakenAnswerTakesNothingBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := NewOrigin(Config{
+			Latency: func(n int64) (up, down time.Duration) {
+				return 0, []time.Duration{300 * ms, 100 * ms, 0}[n]
+			},
+			Policies: []Policy{{Quota: 2, Window: 5 * time.Second}},
+		})
+		var wg sync.WaitGroup
+		wg.Go(func() { get(t, o) })
+		time.Sleep(50 * ms)
+		get(t, o)
+		wg.Wait()
+		time.Sleep(100 * ms)
+		get(t, o)
+		if tally := o.Tally(); tally.Early != 1 || tally.EarlyStanding != 1 {
+			t.Errorf("early %d, standing %d", tally.Early, tally.EarlyStanding)
+		}
+	})
+}
+
+func TestPeakInWindowLeavesOutItsStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := NewOrigin(Config{Policies: []Policy{{Quota: 1, Window: time.Second}}})
+		for range 3 {
+			get(t, o)
+			time.Sleep(time.Second)
+		}
+		if tally := o.Tally(); tally.Accepted != 3 || tally.PeakInWindow != 1 {
+			t.Errorf("%d accepted, peak %d", tally.Accepted, tally.PeakInWindow)
+		}
+	})
 }
 
 // The peak is what a search over all windows finds.
@@ -140,11 +179,16 @@ func TestResetTallyKeepsQuotas(t *testing.T) {
 		wg.Go(func() { get(t, o) })
 		time.Sleep(60 * ms) // it has arrived
 		o.ResetTally()
+		o.Take(1)
+		o.Take(1)
 		wg.Wait()
+		if e := o.Events()[1]; e.Status != 0 {
+			t.Errorf("an answer from before is noted with %+v", e)
+		}
 		get(t, o)
 		tally := o.Tally()
 		if tally.Requests != 1 || tally.Refused != 1 || tally.Accepted != 0 || tally.PeakInWindow != 0 ||
-			tally.InFlight != 0 || tally.PeakInFlight != 1 || tally.ByStatus[200] != 1 || len(o.Events()) != 1 {
+			tally.InFlight != 0 || tally.PeakInFlight != 1 || tally.ByStatus[200] != 1 || len(o.Events()) != 3 {
 			t.Errorf("%+v", tally)
 		}
 	})

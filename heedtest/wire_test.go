@@ -160,6 +160,27 @@ func TestHandlerServesTheDefaultBody(t *testing.T) {
 	}
 }
 
+func TestTheRequestIsNotChanged(t *testing.T) {
+	o := NewOrigin(Config{Respond: func(w http.ResponseWriter, r *http.Request) {
+		r.Header.Set("X-Mine", "1")
+		r.URL = nil
+	}})
+	req, _ := http.NewRequest("GET", "http://origin.example/", nil)
+	do(t, o, req)
+	if len(req.Header) != 0 || req.URL == nil || req.RequestURI != "" || req.Body != nil {
+		t.Errorf("%+v", req)
+	}
+}
+
+func TestAHandlerThatWritesNothingAnswers200(t *testing.T) {
+	o := NewOrigin(Config{Respond: func(http.ResponseWriter, *http.Request) {}})
+	get(t, o)
+	o.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+	if tally := o.Tally(); tally.ByStatus[200] != 2 || tally.Abandoned != 0 {
+		t.Errorf("%+v", tally)
+	}
+}
+
 // In a handler the latency passes while the request is served.
 func TestHandlerTakesItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -191,5 +212,22 @@ func TestProblemDocumentNamesThePoliciesViolated(t *testing.T) {
 	want := `{"type":"` + QuotaExceeded + `","title":"Request cannot be satisfied as assigned quota has been exceeded","violated-policies":["a","c"]}`
 	if string(text) != want || resp.Header.Get("Content-Type") != "application/problem+json" {
 		t.Errorf("%s\nwant %s", text, want)
+	}
+}
+
+func BenchmarkRoundTrip(b *testing.B) {
+	for _, algorithm := range []Algorithm{FixedWindow, SlidingWindow, SlidingCounter, GCRA} {
+		b.Run(string(algorithm), func(b *testing.B) {
+			o := NewOrigin(Config{Algorithm: algorithm, Policies: []Policy{{Quota: 1000, Window: 5 * time.Second}}})
+			req := httptest.NewRequest("GET", "http://origin.example/", nil)
+			b.ReportAllocs()
+			for b.Loop() {
+				if resp, err := o.RoundTrip(req); err != nil {
+					b.Fatal(err)
+				} else {
+					resp.Body.Close()
+				}
+			}
+		})
 	}
 }

@@ -1,0 +1,225 @@
+package scorecard
+
+import (
+	"context"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heedhttp/heed/heedtest"
+)
+
+// Play runs the scenario with a client in a bubble of virtual time.
+func (s Scenario) Play(c Client, seed uint64) Result {
+	v := s.watch(c, seed)
+	return v.result(c)
+}
+
+// watch is Play without measuring.
+func (s Scenario) watch(c Client, seed uint64) (v view) {
+	bubble(func() { v = s.play(c, seed) })
+	return v
+}
+
+// bubble runs f in virtual time, in tests and outside of them. It returns when
+// f and all goroutines that f started have ended.
+func bubble(f func()) {
+	// A bubble wants a test to belong to, though it asks nothing of it but to
+	// take note of a failure.
+	synctest.Test(new(testing.T), func(*testing.T) { f() })
+}
+
+// play is watch within the bubble.
+func (s Scenario) play(c Client, seed uint64) view {
+	time.Sleep(s.offset(seed))
+	config := s.config(seed)
+	config.Record = true
+	origin := heedtest.NewOrigin(config)
+	began := origin.Began()
+	end := began.Add(s.length())
+
+	p := &play{scenario: s, origin: origin, end: end}
+	var closers []func()
+	var all sync.WaitGroup
+	for range max(1, s.Processes) {
+		n := &network{origin: origin}
+		rt, done := c.New(s, n)
+		p.networks = append(p.networks, n)
+		closers = append(closers, done)
+		if s.Burst {
+			all.Go(func() { p.burst(rt, s.rng(seed, 6)) })
+			break
+		}
+		for range s.Goroutines {
+			all.Go(func() { p.loop(rt) })
+		}
+	}
+	all.Go(func() {
+		for _, at := range s.foreign(seed) {
+			time.Sleep(time.Until(began.Add(at)))
+			origin.Take(1)
+		}
+	})
+	all.Go(func() { s.disturb(seed, origin, began) })
+	// What arrives at the very end belongs to the next window.
+	time.Sleep(time.Until(end) - 1)
+	v := view{scenario: s, seed: seed, began: began, tally: origin.Tally(), events: origin.Events()}
+	for _, n := range p.networks {
+		v.accepted = append(v.accepted, float64(n.accepted.Load()))
+		v.earlyByProcess += n.early.Load()
+	}
+	for _, done := range closers {
+		done()
+	}
+	all.Wait()
+	v.waits = p.waits
+	return v
+}
+
+// A play is a run in progress.
+type play struct {
+	scenario Scenario
+	origin   *heedtest.Origin
+	end      time.Time
+	networks []*network
+
+	mu    sync.Mutex
+	waits []time.Duration
+}
+
+// onTheWay is the key of the time a goroutine's request has spent beyond the
+// client.
+type onTheWay struct{}
+
+// A network is the origin as the clients of one process reach it.
+type network struct {
+	origin   *heedtest.Origin
+	accepted atomic.Int64
+	early    atomic.Int64 // starts before what answers to this process had named
+
+	mu    sync.Mutex
+	named time.Time
+}
+
+func (n *network) RoundTrip(req *http.Request) (*http.Response, error) {
+	began := time.Now()
+	n.mu.Lock()
+	early := began.Before(n.named)
+	n.mu.Unlock()
+	resp, err := n.origin.RoundTrip(req)
+	if spent, ok := req.Context().Value(onTheWay{}).(*time.Duration); ok {
+		*spent += time.Since(began)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if early {
+		n.early.Add(1)
+	}
+	if resp.StatusCode == http.StatusOK {
+		n.accepted.Add(1)
+	}
+	if after := asked(resp.Header); after > 0 {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if until := time.Now().Add(after); until.After(n.named) {
+			n.named = until
+		}
+	}
+	return resp, nil
+}
+
+// asked returns for how long an answer in the fields of the IETF asks to start
+// nothing.
+func asked(h http.Header) (after time.Duration) {
+	if s, err := strconv.Atoi(h.Get("Retry-After")); err == nil {
+		return time.Duration(s) * time.Second
+	}
+	for item := range strings.SplitSeq(h.Get("RateLimit"), ",") {
+		if _, t, ok := strings.Cut(item, ";r=0;t="); ok {
+			if s, err := strconv.Atoi(t); err == nil {
+				after = max(after, time.Duration(s)*time.Second)
+			}
+		}
+	}
+	return after
+}
+
+// loop sends one request after the other until the run is over.
+func (p *play) loop(rt http.RoundTripper) {
+	var waits []time.Duration
+	for time.Now().Before(p.end) {
+		wait, ok := request(rt)
+		if !ok {
+			break
+		}
+		waits = append(waits, wait)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waits = append(p.waits, waits...)
+}
+
+// burst sends all requests at once to an origin that the client has met, some
+// time into a window of which others have used up all but a twentieth.
+func (p *play) burst(rt http.RoundTripper, rng *rand.Rand) {
+	request(rt)
+	q := p.scenario.Quota
+	time.Sleep(time.Duration((0.1 + 0.8*rng.Float64()) * float64(q.Window)))
+	tally := p.origin.Tally()
+	p.origin.Take(q.Units*19/20 - tally.Accepted - 1)
+	request(rt) // whose answer says that a twentieth is left
+	var all sync.WaitGroup
+	for range p.scenario.Goroutines {
+		all.Go(func() {
+			wait, ok := request(rt)
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if ok {
+				p.waits = append(p.waits, wait)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// request sends one request and returns how long it was held back; false where
+// there was no answer, because the run is over.
+func request(rt http.RoundTripper) (wait time.Duration, ok bool) {
+	began := time.Now()
+	spent := new(time.Duration)
+	req := &http.Request{Method: http.MethodGet, URL: target, Header: http.Header{}}
+	resp, err := rt.RoundTrip(req.WithContext(context.WithValue(context.Background(), onTheWay{}, spent)))
+	if err != nil {
+		return 0, false
+	}
+	io.Copy(io.Discard, resp.Body)
+	resp.Body.Close()
+	return time.Since(began) - *spent, true
+}
+
+var target = &url.URL{Scheme: "http", Host: "origin.test", Path: "/"}
+
+// disturb makes the scenario's changes when they are due.
+func (s Scenario) disturb(seed uint64, origin *heedtest.Origin, began time.Time) {
+	for _, ch := range s.changes(seed) {
+		time.Sleep(time.Until(began.Add(ch.At)))
+		if ch.Policies != nil {
+			origin.SetPolicies(ch.Policies...)
+		}
+		for ch.Drain && origin.WouldAccept("", time.Now()) {
+			origin.Take(1)
+		}
+		if ch.Outage > 0 {
+			origin.Outage(time.Now().Add(ch.Outage), 0, ch.RetryAfter)
+		}
+	}
+}

@@ -1,0 +1,388 @@
+package heed
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// sharing is a partition's side of a shared ledger. The origin's lock guards
+// it, and is free while the ledger is asked. A nil sharing shares nothing.
+type sharing struct {
+	key    string             // what the ledger calls the partition; "": not asked yet
+	cancel context.CancelFunc // ends the question under way; nil: none is
+	until  time.Time          // the ledger grants nothing before, as it said last …
+	cause  Cause              // … for this
+	policy string
+	hand   Grant // granted, and about to be used …
+	paid   Cost  // … by a request of this cost
+	left   int64 // as the ledger said last; -1: unknown
+	lost   error // why the ledger's store could not be reached; nil: it could
+}
+
+func (r *Registry) newSharing() *sharing {
+	if r.config.Ledger == nil {
+		return nil
+	}
+	return &sharing{left: -1}
+}
+
+// attach begins to listen to the ledger.
+func (r *Registry) attach() {
+	if r.config.Ledger != nil {
+		r.detach = r.config.Ledger.Attach(r.hearNews)
+	}
+}
+
+// judgeShared holds a request that all limits of this process let go, until
+// the ledger does too.
+func (p *partition) judgeShared(now time.Time, a *ask, v *verdict) {
+	s := p.shared
+	if s == nil {
+		return
+	}
+	v.hold(s.until, s.cause, s.policy)
+	if v.goes(now) && (s.hand == nil || s.paid != p.price(a)) {
+		v.await(now, CauseLedger, "")
+		v.asks = true
+	}
+}
+
+// price is what a costs, in the ledger's terms.
+func (p *partition) price(a *ask) Cost {
+	var estimate int64
+	for _, s := range p.slots {
+		if s.policy.Unit == UnitContentBytes {
+			estimate = max(estimate, s.estimate)
+		}
+	}
+	return Cost{
+		Requests:   a.cost(UnitRequests, 1),
+		Bytes:      a.cost(UnitContentBytes, estimate),
+		Concurrent: a.cost(UnitConcurrentRequests, 1),
+	}
+}
+
+func (p *partition) question(a *ask) *Question {
+	o, l := p.origin, p.origin.limits
+	q := &Question{
+		Origin: o.name, Partition: p.shared.key, Cost: p.price(a),
+		MinInterval: max(l.MinInterval, a.opts.minInterval), MinPause: l.MinPause, MaxConcurrent: l.MaxConcurrent,
+		Ahead: max(p.queue.len-1, 0), Latency: p.slowest, MaxWait: l.MaxRetryAfter,
+	}
+	for _, s := range p.slots {
+		if s.source != SourceAnnounced && s.enforced() {
+			q.Policies = append(q.Policies, s.policy)
+		}
+	}
+	return q
+}
+
+// askLedger has the ledger asked for w, the head of the queue, unless a
+// question is under way already. The goroutine it starts ends with the
+// answer, with w's context or with the registry.
+func (p *partition) askLedger(w *waiter) {
+	s := p.shared
+	if s.cancel != nil || w.ctx.Err() != nil { // w is about to leave, and the next one asks
+		return
+	}
+	ctx, cancel := context.WithCancel(w.ctx)
+	if w.maxWait {
+		ctx, cancel = context.WithDeadline(w.ctx, w.deadline)
+	}
+	s.cancel = cancel
+	q, paid, req := p.question(&w.ask), p.price(&w.ask), w.req
+	go func() {
+		defer cancel()
+		r := p.origin.reg
+		var ans Answer
+		err := r.nameShared(ctx, q, req)
+		if err == nil {
+			ans, err = r.config.Ledger.Take(ctx, q)
+		}
+		p.hearLedger(w, q, paid, &ans, err)
+	}()
+}
+
+// nameShared fills in what the ledger calls the partition of req.
+func (r *Registry) nameShared(ctx context.Context, q *Question, req *http.Request) (err error) {
+	if q.Partition == "" {
+		q.Partition, err = r.config.Ledger.Partition(ctx, r.credential(req))
+	}
+	return err
+}
+
+// hearLedger takes in the answer to what was asked for w.
+func (p *partition) hearLedger(w *waiter, q *Question, paid Cost, ans *Answer, err error) {
+	o, s := p.origin, p.shared
+	now := time.Now()
+	o.mu.Lock()
+	defer o.mu.Unlock() // events are told by the requests it wakes
+	s.cancel = nil
+	s.key = q.Partition
+	stopped := w.ctx.Err() != nil || w.queue == nil
+	for _, n := range ans.News {
+		o.heed(now, &n)
+	}
+	switch {
+	case err != nil && stopped: // its own end may be why
+	case err != nil:
+		p.degraded(now, err)
+		p.leave(w)
+		w.resolve(nil, fmt.Errorf("heed: shared ledger: %w", err))
+	default:
+		p.degraded(now, ans.Err)
+		s.left = ans.Remaining
+		if s.hand = ans.Grant; s.hand != nil {
+			s.paid, s.until = paid, time.Time{}
+			if most := o.limits.MaxQueue; most > 0 && p.queue.len > most {
+				p.dismiss(now)
+			}
+			break
+		}
+		s.until, s.cause, s.policy = now.Add(ans.Wait), ans.Cause, ans.Policy
+		if s.cause == CauseNone {
+			s.cause = CauseLedger
+		}
+		p.news = true
+		if !stopped {
+			w.held = obstacle{s.cause, s.policy}
+			p.emit(Event{Kind: EventWaiting, Time: now, Cause: s.cause, Policy: s.policy, Wait: ans.Wait, Total: o.waited, Attempt: w.attempt})
+		}
+		p.dismiss(now)
+	}
+	p.wake(now)
+	if s.hand != nil { // it was granted, and now something else holds everyone
+		s.hand.End(false, -1)
+		s.hand = nil
+	}
+}
+
+// dismiss refuses those who were let into the queue only because the ledger
+// could have answered yes, and now have to wait: who asked not to, and who is
+// one too many.
+func (p *partition) dismiss(now time.Time) {
+	most := p.origin.limits.MaxQueue
+	held := 0
+	p.inLine(func(w *waiter, pl *place) (left bool) {
+		v := p.judge(now, &w.ask, pl)
+		if v.goes(now) || v.asks {
+			return false
+		}
+		why := ReasonNoWait
+		if !w.opts.noWait {
+			if held++; most == 0 || held <= most {
+				return false
+			}
+			why = ReasonQueueFull
+		}
+		p.refuse(w, v.at.Sub(now), v.obstacle, why)
+		return true
+	})
+}
+
+// busy reports whether the ledger is being asked: who waits may only be
+// waiting for its answer.
+func (s *sharing) busy() bool { return s != nil && s.cancel != nil }
+
+// degraded notes that the ledger's store cannot be reached, or can again.
+func (p *partition) degraded(now time.Time, err error) {
+	s := p.shared
+	if (s.lost == nil) != (err == nil) {
+		p.emit(Event{Kind: EventDegraded, Time: now, Err: err})
+	}
+	s.lost = err
+}
+
+// forget drops what the ledger said.
+func (s *sharing) forget() {
+	if s != nil {
+		s.until, s.left = time.Time{}, -1
+	}
+}
+
+// use hands over the grant that a permit is made for.
+func (s *sharing) use() Grant {
+	if s == nil {
+		return nil
+	}
+	g := s.hand
+	s.hand = nil
+	return g
+}
+
+// least is the smaller of what this process and the ledger know to be left.
+func (s *sharing) least(left int64) int64 {
+	if s == nil || s.left < 0 || left >= 0 && left < s.left {
+		return left
+	}
+	return s.left
+}
+
+func (s *sharing) isDegraded() bool { return s != nil && s.lost != nil }
+
+// pauses are what is paused for pm's request.
+type pauses struct{ here, whole pause }
+
+func (p *partition) pauses() pauses { return pauses{p.pause, p.origin.pause} }
+
+// tellLedger passes on what was heard of pm's request; before is what was
+// paused before, and first says whether it is the request's answer.
+func (pm *Permit) tellLedger(now time.Time, a *Announcement, first bool, before pauses) {
+	if pm.grant == nil {
+		return
+	}
+	p := pm.p
+	h := Heard{At: now, Start: pm.start, Answered: first, Free: first && a.Cached}
+	if !p.origin.limits.IgnoreHeaders && !a.Cached {
+		h.Announcement = *a
+	}
+	after := p.pauses()
+	switch {
+	case after.whole.until.After(before.whole.until) && after.whole.holds(now):
+		h.Pause, h.Whole, h.Doubt = after.whole.until.Sub(now), true, after.whole.doubtful
+	case after.here.until.After(before.here.until) && after.here.holds(now):
+		h.Pause, h.Doubt = after.here.until.Sub(now), after.here.doubtful
+	case before.here.doubtful && before.here.holds(now) && !after.here.holds(now):
+		h.Pause = -1
+	}
+	pm.grant.Heard(h)
+}
+
+// endShared ends the ledger's side of the permit.
+func (pm *Permit) endShared(unsent bool) {
+	if pm.grant != nil {
+		pm.grant.End(!unsent, pm.bytes())
+	}
+}
+
+// hearNews takes in what another process did.
+func (r *Registry) hearNews(n News) {
+	r.mu.RLock()
+	o := r.origins[n.Origin]
+	r.mu.RUnlock()
+	if o == nil {
+		return
+	}
+	now := time.Now()
+	o.mu.Lock()
+	defer o.mu.Unlock() // events are told by the requests it wakes
+	o.heed(now, &n)
+	o.wakeAll(now)
+}
+
+// heed does what News asks for. Those who wait are to be judged again after.
+func (o *origin) heed(now time.Time, n *News) {
+	if n.Reset {
+		o.reset(now)
+	}
+	for _, p := range o.partitions {
+		s := p.shared
+		if n.Partition != "" && s.key != n.Partition {
+			continue
+		}
+		p.news = true
+		if n.Ask || n.Pause < 0 {
+			s.until = time.Time{}
+		}
+		if n.Partition != "" {
+			p.heedPause(now, n, &p.pause)
+		} else if n.Pause < 0 {
+			p.pause.end()
+		}
+		if !o.limits.IgnoreHeaders {
+			for _, pol := range n.Policies {
+				if p.slot(SourceAnnounced, pol.Name, pol.PartitionKey, "") == nil {
+					p.announced(now, pol)
+				}
+			}
+		}
+	}
+	if n.Partition == "" {
+		for _, p := range o.partitions {
+			p.heedPause(now, n, &o.pause)
+		}
+	}
+}
+
+// heedPause pauses held, p's own pause or its origin's, as News says.
+func (p *partition) heedPause(now time.Time, n *News, held *pause) {
+	whole := held != &p.pause
+	switch {
+	case n.Pause < 0 && held.open:
+		held.end()
+		p.emit(Event{Kind: EventResumed, Time: now, Whole: whole, Manual: n.Manual})
+	case n.Pause > 0 && n.Doubt && (p.succeededSince(time.Time{}, now) || held.holds(now)):
+		// What is refused there succeeds here.
+	case n.Pause > 0 && held.extend(now.Add(n.Pause)):
+		held.manual = held.manual || n.Manual
+		held.doubtful, held.path, held.tried = n.Doubt, "", false
+		if !n.Doubt {
+			p.opening.restart(now)
+		}
+		p.paused(now, Event{Cause: CausePause, Wait: n.Pause, Timed: !n.Doubt, Manual: n.Manual, Whole: whole})
+	}
+}
+
+// pauseShared and resetShared do for all processes what was done for this
+// one. They are called with no lock held, and leave an error that is there.
+func (r *Registry) pauseShared(origin string, d time.Duration, err *error) {
+	if r.config.Ledger != nil {
+		r.share(err, r.config.Ledger.Pause(context.Background(), origin, d))
+		r.hearNews(News{Origin: origin, Ask: true}) // what it said before may be over
+	}
+}
+
+func (r *Registry) resetShared(origin string, err *error) {
+	if r.config.Ledger != nil {
+		r.share(err, r.config.Ledger.Reset(context.Background(), origin))
+		r.hearNews(News{Origin: origin, Ask: true})
+	}
+}
+
+func (r *Registry) share(err *error, failed error) {
+	if *err == nil && failed != nil {
+		*err = fmt.Errorf("heed: shared ledger: %w", failed)
+	}
+}
+
+// closeShared stops the question under way in p.
+func (p *partition) closeShared() {
+	if p.shared != nil && p.shared.cancel != nil {
+		p.shared.cancel()
+	}
+}
+
+// detachShared gives back what the ledger holds for the registry.
+func (r *Registry) detachShared() (err error) {
+	if r.detach != nil {
+		r.share(&err, r.detach())
+	}
+	return err
+}
+
+// checkShared asks the ledger where d is all that this process knows.
+func (p *partition) checkShared(req *http.Request, q *Question, d Decision) Decision {
+	r, ctx := p.origin.reg, req.Context()
+	err := r.nameShared(ctx, q, req)
+	var ans Answer
+	if err == nil {
+		ans, err = r.config.Ledger.Check(ctx, q)
+	}
+	if err != nil {
+		d.Err = fmt.Errorf("heed: shared ledger: %w", err)
+		return d
+	}
+	d.Err = ans.Err
+	d.Wait = ans.Wait
+	if d.Allowed = ans.Wait == 0; d.Allowed {
+		d.Cause, d.Policy = CauseNone, ""
+	} else if d.Cause, d.Policy = ans.Cause, ans.Policy; d.Cause == CauseNone {
+		d.Cause = CauseLedger
+	}
+	if ans.Remaining >= 0 && (d.Remaining < 0 || ans.Remaining < d.Remaining) {
+		d.Remaining = ans.Remaining
+	}
+	return d
+}

@@ -1,0 +1,709 @@
+package heed
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// books is a Ledger in memory, shared by the registries of one test: sliding
+// windows, a cap on requests in flight, and pauses. Every talk takes rtt.
+type books struct {
+	rtt time.Duration
+
+	mu        sync.Mutex
+	down      error
+	questions int
+	stopped   int // talks cut short
+	heard     []Heard
+	names     map[string]int // credentials
+	accounts  map[string]*account
+	listeners []func(News)
+}
+
+type account struct {
+	uses     []time.Time // of units, by when they were answered; zero: not yet
+	inFlight int
+	pause    time.Time
+}
+
+// process is the ledger as one process sees it.
+type process struct {
+	*books
+	id int
+}
+
+func (b *books) process() *process {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.listeners = append(b.listeners, nil)
+	return &process{b, len(b.listeners) - 1}
+}
+
+func (p *process) Attach(news func(News)) func() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.listeners[p.id] = news
+	return func() error {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.listeners[p.id] = nil
+		return p.down
+	}
+}
+
+func (p *process) tell(n News) {
+	p.mu.Lock()
+	others := slices.Clone(p.listeners)
+	p.mu.Unlock()
+	for i, l := range others {
+		if l != nil && i != p.id {
+			l(n)
+		}
+	}
+}
+
+func (p *process) talk(ctx context.Context) error {
+	select {
+	case <-time.After(p.rtt):
+	case <-ctx.Done():
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.stopped++
+		return context.Cause(ctx)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.down
+}
+
+func (b *books) account(origin, partition string) *account {
+	if b.accounts == nil {
+		b.accounts = make(map[string]*account)
+	}
+	k := origin + " " + partition
+	if b.accounts[k] == nil {
+		b.accounts[k] = &account{}
+	}
+	return b.accounts[k]
+}
+
+func (p *process) Partition(ctx context.Context, credential string) (string, error) {
+	if err := p.talk(ctx); err != nil {
+		return "", err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.names == nil {
+		p.names = make(map[string]int)
+	}
+	if _, ok := p.names[credential]; !ok {
+		p.names[credential] = len(p.names)
+	}
+	return string(rune('A' + p.names[credential])), nil
+}
+
+func (b *books) judge(q *Question, now time.Time) Answer {
+	acc := b.account(q.Origin, q.Partition)
+	ans := Answer{Remaining: -1}
+	if acc.pause.After(now) {
+		ans.News = []News{{Origin: q.Origin, Partition: q.Partition, Pause: acc.pause.Sub(now)}}
+		ans.Wait, ans.Cause = acc.pause.Sub(now), CausePause
+		return ans
+	}
+	if q.MaxConcurrent > 0 && acc.inFlight >= q.MaxConcurrent {
+		ans.Wait, ans.Cause = time.Hour, CauseConcurrency
+		return ans
+	}
+	for _, pol := range q.Policies {
+		used, back := q.Cost.Requests, time.Time{}
+		for _, u := range acc.uses {
+			if u.IsZero() || now.Sub(u) < pol.Window {
+				used++
+				if back.IsZero() {
+					back = u
+				}
+			}
+		}
+		ans.Remaining = max(pol.Quota-used, 0)
+		if used > pol.Quota {
+			ans.Wait, ans.Cause, ans.Policy = max(back.Add(pol.Window).Sub(now), time.Millisecond), CausePolicy, pol.Name
+		}
+	}
+	return ans
+}
+
+func (p *process) Take(ctx context.Context, q *Question) (Answer, error) {
+	if err := p.talk(ctx); err != nil {
+		return Answer{}, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.questions++
+	ans := p.judge(q, time.Now())
+	if ans.Wait == 0 {
+		acc := p.account(q.Origin, q.Partition)
+		acc.inFlight++
+		g := &granted{process: p, q: q, acc: acc}
+		for range q.Cost.Requests {
+			acc.uses = append(acc.uses, time.Time{})
+			g.uses++
+		}
+		ans.Grant = g
+	}
+	return ans, nil
+}
+
+func (p *process) Check(ctx context.Context, q *Question) (Answer, error) {
+	if err := p.talk(ctx); err != nil {
+		return Answer{}, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.judge(q, time.Now()), nil
+}
+
+func (p *process) Pause(ctx context.Context, origin string, d time.Duration) error {
+	if err := p.talk(ctx); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	for k, a := range p.accounts {
+		if k[:len(origin)] == origin {
+			a.pause = time.Now().Add(max(d, 0))
+		}
+	}
+	p.mu.Unlock()
+	if d <= 0 {
+		d = -1
+	}
+	p.tell(News{Origin: origin, Pause: d, Manual: true})
+	return nil
+}
+
+func (p *process) Reset(ctx context.Context, origin string) error {
+	if err := p.talk(ctx); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	clear(p.accounts)
+	p.mu.Unlock()
+	p.tell(News{Origin: origin, Reset: true, Ask: true})
+	return nil
+}
+
+type granted struct {
+	*process
+	q    *Question
+	acc  *account
+	uses int64 // not answered yet
+}
+
+func (g *granted) settle(now time.Time, sent bool) {
+	for i := 0; g.uses > 0 && i < len(g.acc.uses); i++ {
+		if !g.acc.uses[i].IsZero() {
+			continue
+		}
+		g.uses--
+		if sent {
+			g.acc.uses[i] = now
+		} else {
+			g.acc.uses = slices.Delete(g.acc.uses, i, i+1)
+			i--
+		}
+	}
+}
+
+func (g *granted) Heard(h Heard) {
+	g.mu.Lock()
+	g.heard = append(g.heard, h)
+	if h.Answered {
+		g.settle(h.At, !h.Free)
+	}
+	if h.Pause > 0 {
+		g.acc.pause = h.At.Add(h.Pause)
+	}
+	g.mu.Unlock()
+	if h.Pause != 0 || len(h.Announcement.Policies) > 0 {
+		n := News{Origin: g.q.Origin, Partition: g.q.Partition, Pause: h.Pause, Doubt: h.Doubt, Policies: h.Announcement.Policies}
+		if h.Whole {
+			n.Partition = ""
+		}
+		go g.tell(n)
+	}
+}
+
+func (g *granted) End(sent bool, _ int64) {
+	g.mu.Lock()
+	g.settle(time.Now(), sent)
+	g.acc.inFlight--
+	g.mu.Unlock()
+	go g.tell(News{Origin: g.q.Origin, Partition: g.q.Partition, Ask: true})
+}
+
+const sharedOrigin = "https://api.example"
+
+// share makes n registries over one set of books.
+func share(t *testing.T, b *books, n int, l Limits) []*Registry {
+	t.Helper()
+	rs := make([]*Registry, n)
+	for i := range rs {
+		r, err := NewRegistry(Config{Default: l, Ledger: b.process(), Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rs[i] = r
+	}
+	return rs
+}
+
+func sharedRequest() *http.Request {
+	req, _ := http.NewRequest("GET", sharedOrigin+"/path", nil)
+	req.Header.Set("Authorization", "Bearer secret")
+	return req
+}
+
+// mustGo acquires a permit and has its request answered at once with 200.
+func mustGo(t *testing.T, r *Registry, header ...string) *Permit {
+	t.Helper()
+	pm, err := r.Acquire(t.Context(), sharedRequest())
+	if err != nil {
+		t.Fatalf("Acquire: %v", err)
+	}
+	answer(pm, 200, header...)
+	return pm
+}
+
+func answer(pm *Permit, status int, header ...string) {
+	h := http.Header{}
+	for i := 0; i+1 < len(header); i += 2 {
+		h.Set(header[i], header[i+1])
+	}
+	pm.Observe(&http.Response{StatusCode: status, Header: h, Body: http.NoBody})
+}
+
+func perSecond(n int64) Limits {
+	return Limits{Policies: []Policy{{Name: "p", Quota: n, Window: time.Second}}, Smoothing: Smoothing{Off: true}}
+}
+
+func TestProcessesShareAQuota(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &books{rtt: time.Millisecond}
+		rs := share(t, b, 2, perSecond(4))
+		for i := range 4 {
+			mustGo(t, rs[i%2]).Release()
+		}
+		began := time.Now()
+		mustGo(t, rs[0]).Release()
+		// 4 talks of 1 ms after the first unit was answered, and 1 to ask anew.
+		if d := time.Since(began); d < time.Second-6*time.Millisecond || d > time.Second+2*time.Millisecond {
+			t.Errorf("the fifth waited %v, want about 1s", d)
+		}
+	})
+}
+
+func TestWhatTheLedgerRefusesKeepsItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &books{rtt: time.Millisecond}
+		r := share(t, b, 1, perSecond(2))[0]
+		var order []int
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		for i := range 8 {
+			wg.Go(func() {
+				mustGo(t, r).Release()
+				mu.Lock()
+				order = append(order, i)
+				mu.Unlock()
+			})
+			synctest.Wait()
+		}
+		wg.Wait()
+		if !slices.IsSorted(order) {
+			t.Errorf("they went in the order %v", order)
+		}
+	})
+}
+
+func TestNoWaitAsksTheLedger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &books{rtt: time.Millisecond}
+		rs := share(t, b, 2, perSecond(10))
+		var wg sync.WaitGroup
+		for i := range 10 { // at once: none of them waits for anything but the ledger
+			wg.Go(func() {
+				pm, err := rs[i%2].Acquire(NoWait(t.Context()), sharedRequest())
+				if err != nil && i > 1 {
+					return // told to scout
+				}
+				if err != nil {
+					t.Errorf("%d: %v", i, err)
+					return
+				}
+				answer(pm, 200)
+				pm.Release()
+			})
+		}
+		wg.Wait()
+		for range 20 {
+			pm, err := rs[0].Acquire(NoWait(t.Context()), sharedRequest())
+			var limit *LimitError
+			switch {
+			case err == nil:
+				answer(pm, 200)
+				pm.Release()
+				continue
+			case !errors.As(err, &limit):
+				t.Fatal(err)
+			case limit.Reason != ReasonNoWait || limit.Cause != CausePolicy || limit.Policy != "p" || limit.Wait <= 900*time.Millisecond || limit.Wait > time.Second:
+				t.Errorf("%+v", limit)
+			}
+			return
+		}
+		t.Error("never refused")
+	})
+}
+
+func TestDeadlinesHeedTheLedger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &books{rtt: time.Millisecond}
+		rs := share(t, b, 2, perSecond(1))
+		mustGo(t, rs[0]).Release()
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		_, err := rs[1].Acquire(ctx, sharedRequest())
+		var limit *LimitError
+		if !errors.As(err, &limit) || limit.Reason != ReasonDeadline || limit.Cause != CausePolicy {
+			t.Errorf("%v, want a LimitError for the deadline", err)
+		}
+		if d := time.Since(began); d > 10*time.Millisecond {
+			t.Errorf("refused after %v, want at once", d)
+		}
+	})
+}
+
+func TestAPauseOfOneProcessHoldsAll(t *testing.T) {
+	for _, status := range []int{429, 503} {
+		synctest.Test(t, func(t *testing.T) {
+			b := &books{rtt: time.Millisecond}
+			rs := share(t, b, 3, Limits{})
+			for _, r := range rs {
+				mustGo(t, r).Release()
+			}
+			pm, err := rs[0].Acquire(t.Context(), sharedRequest())
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer(pm, status, "Retry-After", "30")
+			refused := time.Now()
+			pm.Release()
+			synctest.Wait()
+			if d := rs[1].Check(sharedRequest()); d.Allowed || d.Cause != CausePause || d.Wait < 30*time.Second {
+				t.Errorf("after a %d in another process, Check says %+v", status, d)
+			}
+			mustGo(t, rs[2]).Release()
+			if d := time.Since(refused); d < 30*time.Second || d > 32*time.Second {
+				t.Errorf("after a %d in another process, it waited %v", status, d)
+			}
+		})
+	}
+}
+
+func TestAPauseIsFoundWhereNoNewsCame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &books{rtt: time.Millisecond}
+		rs := share(t, b, 2, Limits{})
+		mustGo(t, rs[1]).Release()
+		synctest.Wait()
+		b.mu.Lock()
+		b.listeners[1] = nil // it hears nothing
+		b.mu.Unlock()
+		pm, err := rs[0].Acquire(t.Context(), sharedRequest())
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer(pm, 429, "Retry-After", "30")
+		pm.Release()
+		refused := time.Now()
+		if _, err := rs[1].Acquire(NoWait(t.Context()), sharedRequest()); !errors.Is(err, ErrLimited) {
+			t.Fatalf("%v, want it refused", err)
+		}
+		if s := rs[1].Snapshot()[0].Partitions[0]; s.Paused < 29*time.Second {
+			t.Errorf("the snapshot does not show the pause: %+v", s)
+		}
+		mustGo(t, rs[1]).Release()
+		if d := time.Since(refused); d < 30*time.Second {
+			t.Errorf("it waited %v", d)
+		}
+	})
+}
+
+func TestManualPauseAndResetReachAllProcesses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &books{rtt: time.Millisecond}
+		rs := share(t, b, 2, perSecond(3))
+		mustGo(t, rs[0]).Release()
+		mustGo(t, rs[1]).Release()
+		if err := rs[0].Pause(sharedOrigin, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if d := rs[1].Check(sharedRequest()); d.Allowed || d.Cause != CausePause {
+			t.Errorf("paused, Check says %+v", d)
+		}
+		went := make(chan time.Time)
+		go func() {
+			mustGo(t, rs[1]).Release()
+			went <- time.Now()
+		}()
+		time.Sleep(10 * time.Second)
+		ended := time.Now()
+		if err := rs[0].Pause(sharedOrigin, 0); err != nil {
+			t.Fatal(err)
+		}
+		if d := (<-went).Sub(ended); d > 5*time.Millisecond {
+			t.Errorf("it went %v after the pause was ended", d)
+		}
+		mustGo(t, rs[0]).Release()
+		mustGo(t, rs[0]).Release()
+		go func() {
+			mustGo(t, rs[1]).Release()
+			went <- time.Now()
+		}()
+		time.Sleep(100 * time.Millisecond)
+		reset := time.Now()
+		if err := rs[0].Reset(sharedOrigin); err != nil {
+			t.Fatal(err)
+		}
+		if d := (<-went).Sub(reset); d > 5*time.Millisecond {
+			t.Errorf("it went %v after the reset", d)
+		}
+	})
+}
+
+func TestALostLedgerIsTheCallersError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var events []Event
+		b := &books{rtt: time.Millisecond}
+		r, _ := NewRegistry(Config{Default: perSecond(100), Ledger: b.process(), Logger: slog.New(slog.DiscardHandler), OnEvent: func(e Event) {
+			if e.Kind == EventDegraded {
+				events = append(events, e)
+			}
+		}})
+		mustGo(t, r).Release()
+		down := errors.New("store down")
+		b.down = down
+		for range 2 {
+			if _, err := r.Acquire(t.Context(), sharedRequest()); !errors.Is(err, down) {
+				t.Errorf("Acquire: %v", err)
+			}
+		}
+		if d := r.Check(sharedRequest()); !errors.Is(d.Err, down) {
+			t.Errorf("Check: %+v", d)
+		}
+		if err := r.Pause(sharedOrigin, time.Second); !errors.Is(err, down) {
+			t.Errorf("Pause: %v", err)
+		}
+		if err := r.Reset(sharedOrigin); !errors.Is(err, down) {
+			t.Errorf("Reset: %v", err)
+		}
+		if s := r.Snapshot()[0].Partitions[0]; !s.Degraded || s.InFlight != 0 || s.Waiting != 0 {
+			t.Errorf("%+v", s)
+		}
+		b.down = nil
+		mustGo(t, r).Release()
+		if s := r.Snapshot()[0].Partitions[0]; s.Degraded {
+			t.Errorf("still degraded")
+		}
+		if len(events) != 2 || !errors.Is(events[0].Err, down) || events[1].Err != nil {
+			t.Errorf("events %+v, want one that it was lost and one that it is back", events)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := r.Acquire(t.Context(), sharedRequest()); !errors.Is(err, ErrClosed) {
+			t.Errorf("after Close: %v", err)
+		}
+	})
+}
+
+func TestSlotsAreSharedAndGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &books{rtt: time.Millisecond}
+		rs := share(t, b, 2, Limits{MaxConcurrent: 1})
+		first, err := rs[0].Acquire(t.Context(), sharedRequest())
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer(first, 200)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		gaveUp := errors.New("gave up")
+		time.AfterFunc(time.Minute, func() { cancel(gaveUp) })
+		if _, err := rs[1].Acquire(ctx, sharedRequest()); err != gaveUp {
+			t.Fatalf("with the slot taken: %v", err)
+		}
+		time.AfterFunc(time.Minute, first.Release)
+		began := time.Now()
+		second, err := rs[1].Acquire(t.Context(), sharedRequest())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := time.Since(began); d < time.Minute || d > time.Minute+5*time.Millisecond {
+			t.Errorf("it waited %v", d)
+		}
+		second.Cancel()
+		synctest.Wait()
+		if a := b.account(sharedOrigin, "A"); a.inFlight != 0 || len(a.uses) != 1 {
+			t.Errorf("%d in flight and %d units spent, want 0 and 1", a.inFlight, len(a.uses))
+		}
+	})
+}
+
+func TestAGrantNobodyCanUseIsGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &books{rtt: 10 * time.Millisecond}
+		r := share(t, b, 1, perSecond(5))[0]
+		mustGo(t, r).Release()
+		for _, spoil := range []func(cancel func()){
+			func(cancel func()) { cancel() },
+			func(func()) { _ = r.SetLimits(sharedOrigin, Limits{MinInterval: time.Hour}) },
+		} {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(5*time.Millisecond, func() { spoil(cancel) }) // while the ledger is being asked
+			time.AfterFunc(time.Second, cancel)
+			if pm, err := r.Acquire(ctx, sharedRequest()); err == nil {
+				t.Errorf("%+v", pm)
+			}
+			cancel()
+			time.Sleep(time.Second)
+			if a := b.account(sharedOrigin, "A"); a.inFlight != 0 || len(a.uses) != 1 {
+				t.Errorf("%d in flight and %d units spent, want 0 and 1", a.inFlight, len(a.uses))
+			}
+		}
+	})
+}
+
+func TestAnnouncedPoliciesReachOtherProcesses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &books{rtt: time.Millisecond}
+		rs := share(t, b, 2, Limits{})
+		mustGo(t, rs[1]).Release()
+		mustGo(t, rs[0], "RateLimit-Policy", `"p";q=10;w=60`, "RateLimit", `"p";r=9;t=60`).Release()
+		synctest.Wait()
+		s := rs[1].Snapshot()[0].Partitions[0]
+		if len(s.Policies) != 1 || s.Policies[0].Name != "p" || s.Policies[0].Quota != 10 {
+			t.Errorf("%+v", s.Policies)
+		}
+		if n := len(b.heard); n != 2 || len(b.heard[1].Announcement.Limits) != 1 || !b.heard[1].Answered {
+			t.Errorf("the ledger heard %+v", b.heard)
+		}
+	})
+}
+
+func TestCloseEndsAQuestionUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &books{rtt: time.Hour}
+		r := share(t, b, 1, perSecond(5))[0]
+		began := time.Now()
+		time.AfterFunc(time.Second, func() { r.Close() })
+		if _, err := r.Acquire(t.Context(), sharedRequest()); err != ErrClosed {
+			t.Errorf("%v, want ErrClosed", err)
+		}
+		synctest.Wait()
+		if d := time.Since(began); d != time.Second || b.stopped != 1 {
+			t.Errorf("after %v, with %d questions stopped", d, b.stopped)
+		}
+	})
+}
+
+func TestAQuestionUnderWayIsNoQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &books{rtt: time.Millisecond}
+		l := perSecond(4)
+		l.MaxQueue = 1
+		r := share(t, b, 1, l)[0]
+		mustGo(t, r).Release()
+		mustGo(t, r).Release()
+		var full, went int
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		for range 5 {
+			wg.Go(func() {
+				pm, err := r.Acquire(t.Context(), sharedRequest())
+				mu.Lock()
+				defer mu.Unlock()
+				var limit *LimitError
+				switch {
+				case err == nil:
+					went++
+					answer(pm, 200)
+					pm.Release()
+				case errors.As(err, &limit) && limit.Reason == ReasonQueueFull:
+					full++
+				default:
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if went != 3 || full != 2 {
+			t.Errorf("%d went and %d found the queue full; want two at once, one after a wait, and two turned away", went, full)
+		}
+	})
+}
+
+func TestOwnPauseEndAndResetForgetWhatTheLedgerSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &books{rtt: time.Millisecond}
+		rs := share(t, b, 2, perSecond(1))
+		for _, change := range []func() error{
+			func() error { return rs[0].Reset(sharedOrigin) },
+			func() error { b.account(sharedOrigin, "A").uses = nil; return rs[0].Pause(sharedOrigin, 0) },
+		} {
+			mustGo(t, rs[1]).Release()
+			if _, err := rs[0].Acquire(NoWait(t.Context()), sharedRequest()); !errors.Is(err, ErrLimited) {
+				t.Fatal(err)
+			}
+			if err := change(); err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			mustGo(t, rs[0]).Release()
+			if d := time.Since(began); d > 5*time.Millisecond {
+				t.Errorf("it went %v after", d)
+			}
+			time.Sleep(time.Hour)
+		}
+	})
+}
+
+func TestAGrantGoesToARequestOfItsCost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &books{rtt: 10 * time.Millisecond}
+		r := share(t, b, 1, perSecond(10))[0]
+		mustGo(t, r).Release()
+		mustGo(t, r).Release()
+		var wg sync.WaitGroup
+		wg.Go(func() { mustGo(t, r).Release() })
+		time.Sleep(time.Millisecond)
+		wg.Go(func() { // overtakes while the ledger is asked for the other
+			pm, err := r.Acquire(WithPriority(WithCost(t.Context(), UnitRequests, 4), PriorityHigh), sharedRequest())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			answer(pm, 200)
+			pm.Release()
+		})
+		wg.Wait()
+		if n := len(b.account(sharedOrigin, "A").uses); n != 7 {
+			t.Errorf("%d units spent, want 1+1+1+4", n)
+		}
+	})
+}
