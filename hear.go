@@ -71,6 +71,7 @@ func (p *partition) accepted(now time.Time, pm *Permit, told bool) {
 	}
 	if p.pause.doubtful && (pm.path != p.pause.path || pm.start.After(p.pause.began)) {
 		p.pause.end() // not an outage: something here succeeds
+		p.emit(Event{Kind: EventResumed, Time: now})
 	}
 	p.cap.well()
 	p.learnAccepted(now, pm)
@@ -143,8 +144,11 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 	if after := s.ledger.room(now, &s.terms); after < room || now.Before(s.ledger.closed) {
 		p.news = true
 	}
-	if capped && lim.Remaining == 0 {
-		p.emit(Event{Kind: EventPaused, Time: now, Cause: CausePolicy, Policy: s.policy.Name, Wait: p.origin.limits.MaxRetryAfter, Timed: true, Capped: true})
+	if lim.Remaining == 0 {
+		if most := p.origin.limits.MaxRetryAfter; capped && !s.capped {
+			p.emit(Event{Kind: EventPaused, Time: now, Cause: CausePolicy, Policy: s.policy.Name, Wait: most, Max: most, Timed: true, Capped: true})
+		}
+		s.capped = lim.Reset > p.origin.limits.MaxRetryAfter
 	}
 }
 
@@ -172,14 +176,7 @@ func (p *partition) announced(now time.Time, pol Policy) *slot {
 	case s == nil:
 		s = newSlot(pol, SourceAnnounced)
 		p.slots = append(p.slots, s)
-		for pm := p.inFlight.oldest; pm != nil; pm = pm.younger {
-			// Whatever is in flight may or may not be counted in what was said.
-			c := s.take(now, p.cost(s, &ask{opts: &noOptions}))
-			if pm.answered {
-				s.settle(now, pm.start, &c)
-			}
-			pm.charges = append(pm.charges, c)
-		}
+		p.charge(now, s)
 	case s.policy != pol:
 		s.resize(pol)
 	default:
@@ -353,6 +350,9 @@ func (p *partition) succeededSince(at, now time.Time) bool {
 // paused tells of a pause that has begun.
 func (p *partition) paused(now time.Time, e Event) {
 	e.Kind, e.Time, e.Max = EventPaused, now, p.origin.limits.MaxRetryAfter
+	if !e.Timed {
+		e.Max = p.origin.limits.MaxBackoff
+	}
 	p.news = true
 	p.emit(e)
 }
@@ -367,6 +367,7 @@ func (p *partition) unpause(now time.Time) {
 		p.emit(Event{Kind: EventResumed, Time: now})
 	}
 	if manual := o.pause.manual; o.pause.over(now) {
+		o.stirred = true
 		p.emit(Event{Kind: EventResumed, Time: now, Whole: true, Manual: manual})
 	}
 }
