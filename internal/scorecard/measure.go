@@ -1,6 +1,7 @@
 package scorecard
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -113,6 +114,25 @@ func (v view) refusedAfter(at time.Duration) (n int64) {
 	return n
 }
 
+// probes is refusedAfter without the requests that were sent because the one
+// before them had been without an answer for a second: a client cannot know
+// that it will be one.
+func (v view) probes(at time.Duration) (n int64) {
+	var sent []heedtest.Event
+	for _, e := range v.events {
+		if !e.Foreign && !e.Accepted && e.Start > at {
+			sent = append(sent, e)
+		}
+	}
+	slices.SortStableFunc(sent, func(a, b heedtest.Event) int { return cmp.Compare(a.Start, b.Start) })
+	for i, e := range sent {
+		if i == 0 || e.Start < sent[i-1].Start+time.Second || sent[i-1].Delivered <= e.Start {
+			n++
+		}
+	}
+	return n
+}
+
 func refused(e heedtest.Event) bool { return !e.Accepted }
 func anyAnswer(heedtest.Event) bool { return true }
 
@@ -135,12 +155,17 @@ func overall(v view) figures {
 	for _, e := range s.plan(sparing, v.seed, v.began) {
 		spared = append(spared, e.arrival())
 	}
+	best := count(v.oracle(from, to), from, to)
+	whole := float64(s.Quota.Units) * float64(to-from) / float64(s.Quota.Window)
+	if s.Origin.Algorithm == heedtest.Concurrency {
+		whole = best // the quota is not one of requests in a window
+	}
 	return figures{
 		after:  v.refusedAfter(v.told(0, refused)),
 		spared: count(spared, from, to),
 		mine:   count(v.arrivals(), from, to),
-		best:   count(v.oracle(from, to), from, to),
-		whole:  float64(s.Quota.Units) * float64(to-from) / float64(s.Quota.Window),
+		best:   best,
+		whole:  whole,
 	}
 }
 
@@ -214,7 +239,7 @@ func restored(v view) figures {
 	s := v.scenario
 	change := s.changes(v.seed)[0]
 	over := change.At + change.Outage
-	f := figures{after: v.refusedAfter(v.told(0, refused))}
+	f := figures{after: v.probes(v.told(0, refused))}
 	first := time.Duration(never) // the start of the first request accepted thereafter
 	for _, e := range v.events {
 		if e.Accepted && e.Arrival >= over {
