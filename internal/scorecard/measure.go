@@ -42,7 +42,7 @@ func (v view) result(c Client) Result {
 	f := measure(v)
 	r := Result{
 		Row: s.Row, Variant: s.Variant, Condition: s.Condition.String(), Client: c.Name, Seed: v.seed,
-		Accepted: t.Accepted, Refused: t.Refused, After: f.after, Early: t.Early,
+		Accepted: t.Accepted, Refused: t.Refused, After: f.after, Early: t.Early, EarlyStanding: t.EarlyStanding,
 		Share:   f.mine / max(1, f.best),
 		OfQuota: f.mine / max(1, f.whole), Oracle: f.best / max(1, f.whole), Sparing: f.spared / max(1, f.whole),
 		PeakInWindow: t.PeakInWindow, PeakInFlight: t.PeakInFlight,
@@ -53,7 +53,8 @@ func (v view) result(c Client) Result {
 	}
 	if s.Processes > 1 {
 		r.Jain = jain(v.accepted)
-		r.Early = v.earlyByProcess // one process cannot know what another was told
+		// One process cannot know what another was told.
+		r.Early, r.EarlyStanding = v.earlyByProcess, 0
 	}
 	r.WaitMean, r.WaitP99, r.WaitMax = spread(v.waits)
 	return r
