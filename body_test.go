@@ -208,6 +208,54 @@ func TestWaitDoesNotPinItsConnection(t *testing.T) {
 	}
 }
 
+func TestRefusalIsClosedBeforeTheNextAttempt(t *testing.T) {
+	for _, c := range []struct {
+		size    int
+		backoff time.Duration
+	}{{10, 0}, {10, 1}, {1 << 20, 0}, {1 << 20, 1}} {
+		synctest.Test(t, func(t *testing.T) {
+			body, requests := watch(strings.Repeat("x", c.size)), 0
+			tr := quiet(t, respond(func(*http.Request) *http.Response {
+				if requests++; requests > 1 {
+					if body.closed.Load() != 1 {
+						t.Errorf("%+v: closed %d times", c, body.closed.Load())
+					}
+					return reply(200, "")
+				}
+				resp := reply(429, "")
+				resp.Body = body
+				return resp
+			}), heed.Limits{MinBackoff: c.backoff, MaxBackoff: c.backoff})
+			sendOne(t, tr, get(t.Context(), site))
+		})
+	}
+}
+
+// Also where the next attempt need not wait, the connection is used again.
+func TestRefusalIsDrainedWhereThereIsNoWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		requests := 0
+		base, conns := network(t, func(w http.ResponseWriter, req *http.Request) {
+			if requests++; requests == 1 {
+				w.Header().Set("Retry-After", "60")
+				w.WriteHeader(429)
+				w.Write(make([]byte, 10000))
+			}
+		})
+		var r *heed.Registry
+		r = listening(t, heed.Limits{}, func(e heed.Event) {
+			if e.Kind == heed.EventPaused {
+				r.Pause(origin(t), 0)
+			}
+		})
+		began := time.Now()
+		sendOne(t, &heed.Transport{Base: base, Registry: r}, get(t.Context(), origin(t)))
+		if time.Since(began) != 0 || conns.Load() != 1 || requests != 2 {
+			t.Errorf("%d requests on %d connections in %v", requests, conns.Load(), time.Since(began))
+		}
+	})
+}
+
 func TestRefusalWhoseBodyBreaksOffGoesBackAsItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		base := respond(func(*http.Request) *http.Response {

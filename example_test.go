@@ -103,7 +103,7 @@ func ExampleRegistry_SetLimits() {
 	fmt.Println(err)
 	// Output:
 	// <nil>
-	// heed: Limits.MaxConcurrent is negative: -2
+	// heed: limits for "https://api.example.com": MaxConcurrent is negative: -2
 }
 
 // A request that must not wait is refused at once, with an error that says how

@@ -30,6 +30,7 @@ type ledger struct {
 	opens    time.Time     // … and taken to be at this instant; zero: not said
 	closed   time.Time     // nothing may start before: an answer named this instant with nothing left
 	last     time.Time     // when the reset before this epoch was taken to be
+	inferred bool          // the window is, from resets
 	grain    time.Duration // what resets are rounded to
 	down     bool          // the origin was caught rounding resets down
 	blind    int           // statements in a row with nothing left and no reset
@@ -346,7 +347,11 @@ func (l *ledger) learnShape(now, start time.Time, c *charge, p *Policy, r int64,
 	}
 	// If the window slides, what was answered before c went, and less than a
 	// window ago for certain, is counted in what c's answer says …
-	counted := l.own.between(now.Add(-p.Window), start)
+	window := p.Window
+	if l.inferred { // from a reset, which was rounded
+		window -= 2 * l.grain
+	}
+	counted := l.own.between(now.Add(-window), start)
 	if r > p.Quota-counted-c.n {
 		l.shape, l.fits, l.foreign = shapeReset, 0, 0
 		return

@@ -147,12 +147,8 @@ func (r *tries) next(ctx context.Context, _ *http.Response, _ error) (bool, erro
 		r.giveUp()
 		return false, nil
 	}
-	if ctx.Err() != nil { // just now; go-retryablehttp might not see it
-		r.giveUp()
-		return false, nil
-	}
 	r.again, err = replay(r.req)
-	return err == nil, nil
+	return err == nil && ctx.Err() == nil, nil // go-retryablehttp might not see that it ended just now
 }
 
 // RoundTrip makes the next attempt, with the permit that next has waited for.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"os"
 	"os/exec"
@@ -332,6 +331,33 @@ func TestLastResponseComesBackWhole(t *testing.T) {
 	}
 }
 
+// Nobody can tell when a slot will be free: the refusal goes back at the
+// deadline.
+func TestRetryThatRunsIntoItsDeadlineGivesTheRefusalBack(t *testing.T) {
+	for _, cause := range []error{nil, errCancelled} {
+		synctest.Test(t, func(t *testing.T) {
+			refuse := true
+			tr := quiet(t, baseFunc(func(req *http.Request) (*http.Response, error) {
+				if refuse {
+					refuse = false
+					return reply(429, "later"), nil
+				}
+				<-req.Context().Done()
+				return nil, req.Context().Err()
+			}), heed.Limits{MaxConcurrent: 1})
+			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, cause)
+			defer cancel()
+			other, stop := context.WithCancel(t.Context())
+			defer stop()
+			time.AfterFunc(time.Second, func() { tr.RoundTrip(get(other, site+"/other")) })
+			began := time.Now()
+			if status, body := sendOne(t, tr, get(ctx, site)); status != 429 || body != "later" || time.Since(began) != time.Minute {
+				t.Errorf("%d %q after %v", status, body, time.Since(began))
+			}
+		})
+	}
+}
+
 func TestRegistryClosedWhileARetryWaitsGivesTheRefusalBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := quiet(t, &script{answers: []string{"429 Retry-After: 60"}}, heed.Limits{})
@@ -462,24 +488,31 @@ func TestRetryableEngineIsNotEnteredOnSuccess(t *testing.T) {
 func TestCancelledRightAfterLeaveToTryAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		base := &script{answers: []string{"429 Retry-After: 5", "200"}}
-		r, err := heed.NewRegistry(heed.Config{
-			Logger: slog.New(slog.DiscardHandler),
-			OnEvent: func(e heed.Event) {
+		refusal, again := watch("later"), watch("content")
+		requests := 0
+		tr := &heed.Transport{
+			Base: respond(func(*http.Request) *http.Response {
+				requests++
+				resp := reply(429, "", "Retry-After: 5")
+				resp.Body = refusal
+				return resp
+			}),
+			Registry: listening(t, heed.Limits{}, func(e heed.Event) {
 				if e.Kind == heed.EventRetried {
 					cancel(errCancelled)
 				}
-			},
-		})
-		if err != nil {
-			t.Fatal(err)
+			}),
 		}
-		tr := &heed.Transport{Base: base, Registry: r}
-		if _, err := tr.RoundTrip(get(ctx, site)); !errors.Is(err, errCancelled) {
-			t.Errorf("error %v, want %v", err, errCancelled)
+		req, _ := http.NewRequestWithContext(ctx, http.MethodPut, site, watch("content"))
+		req.GetBody = func() (io.ReadCloser, error) { return again, nil }
+		if _, err := tr.RoundTrip(req); err != errCancelled || requests != 1 {
+			t.Errorf("error %v after %d requests", err, requests)
 		}
-		if o := r.Snapshot()[0]; o.InFlight != 0 || o.Waiting != 0 {
+		if o := tr.Registry.Snapshot()[0]; o.InFlight != 0 || o.Waiting != 0 {
 			t.Errorf("%d in flight, %d waiting", o.InFlight, o.Waiting)
+		}
+		if refusal.closed.Load() != 1 || again.closed.Load() != 1 {
+			t.Errorf("refusal closed %d times, body %d times", refusal.closed.Load(), again.closed.Load())
 		}
 	})
 }
@@ -505,6 +538,7 @@ func TestRetryKeepsItsPlace(t *testing.T) {
 		var order []string
 		refused := false
 		base := respond(func(req *http.Request) *http.Response {
+			time.Sleep(100 * time.Millisecond) // so that the others are in line when it is refused
 			mu.Lock()
 			defer mu.Unlock()
 			if !refused {
@@ -647,19 +681,13 @@ func TestBackoffCountsEventsAndStartsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var pauses []time.Duration
-		r, err := heed.NewRegistry(heed.Config{
-			Logger: slog.New(slog.DiscardHandler),
-			OnEvent: func(e heed.Event) {
-				if e.Kind == heed.EventPaused {
-					mu.Lock()
-					pauses = append(pauses, e.Wait)
-					mu.Unlock()
-				}
-			},
+		r := listening(t, heed.Limits{}, func(e heed.Event) {
+			if e.Kind == heed.EventPaused {
+				mu.Lock()
+				pauses = append(pauses, e.Wait)
+				mu.Unlock()
+			}
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
 		healthy := false
 		base := baseFunc(func(*http.Request) (*http.Response, error) {
 			time.Sleep(100 * time.Millisecond)

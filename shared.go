@@ -42,9 +42,9 @@ func (p *partition) judgeShared(now time.Time, a *ask, v *verdict) {
 	if s == nil {
 		return
 	}
-	v.hold(s.until, true, s.cause, s.policy)
+	v.hold(s.until, s.cause, s.policy)
 	if v.goes(now) && (s.hand == nil || s.paid != p.price(a)) {
-		v.hold(now, false, CauseLedger, "")
+		v.await(now, CauseLedger, "")
 		v.asks = true
 	}
 }
@@ -147,9 +147,8 @@ func (p *partition) hearLedger(w *waiter, q *Question, paid Cost, ans *Answer, e
 		}
 		p.news = true
 		if !stopped {
-			v := verdict{at: s.until, cause: s.cause, policy: s.policy}
-			w.cause, w.policy = v.cause, v.policy
-			p.emit(Event{Kind: EventWaiting, Time: now, Cause: v.cause, Policy: v.policyName(), Wait: ans.Wait, Total: o.waited, Attempt: w.attempt})
+			w.held = obstacle{s.cause, s.policy}
+			p.emit(Event{Kind: EventWaiting, Time: now, Cause: s.cause, Policy: s.policy, Wait: ans.Wait, Total: o.waited, Attempt: w.attempt})
 		}
 		p.dismiss(now)
 	}
@@ -166,20 +165,20 @@ func (p *partition) hearLedger(w *waiter, q *Question, paid Cost, ans *Answer, e
 func (p *partition) dismiss(now time.Time) {
 	most := p.origin.limits.MaxQueue
 	held := 0
-	p.queue.all(func(w *waiter, n int, units int64) {
-		v := p.judge(now, &w.ask, n, units)
+	p.inLine(func(w *waiter, pl *place) (left bool) {
+		v := p.judge(now, &w.ask, pl)
 		if v.goes(now) || v.asks {
-			return
+			return false
 		}
-		reason := ReasonNoWait
+		why := ReasonNoWait
 		if !w.opts.noWait {
 			if held++; most == 0 || held <= most {
-				return
+				return false
 			}
-			reason = ReasonQueueFull
+			why = ReasonQueueFull
 		}
-		p.leave(w)
-		w.resolve(nil, p.refusal(now, v, reason))
+		p.refuse(w, v.at.Sub(now), v.obstacle, why)
+		return true
 	})
 }
 

@@ -49,6 +49,7 @@ type slot struct {
 	onRefusals bool      // … and only ever by refusals
 	estimate   int64     // content-bytes: what a request is taken to cost
 	resetSaid  time.Time // as announced, for show
+	capped     bool      // the latest reset was too far off to wait for, and that was told
 }
 
 func newSlot(p Policy, s Source) *slot {
@@ -63,6 +64,8 @@ func (s *slot) resize(p Policy) {
 	s.policy, s.terms = p, p
 	if p.Window == 0 && s.source == SourceAnnounced {
 		s.terms.Window = known
+	} else {
+		s.ledger.inferred = false
 	}
 	if s.source != SourceConfigured || p.Burst <= 0 || p.Window <= 0 {
 		s.bucket = nil
@@ -95,9 +98,9 @@ func (s *slot) most() int64 {
 }
 
 // free returns now if n units may be taken, else the instant from which they
-// may, as far as is known now; false where that depends on requests in flight.
-// n may exceed a quota: units for those ahead in a queue are counted in.
-// pressed says that others wait behind.
+// may, as far as is known now; false where that depends on requests in flight,
+// and is no sooner. n may exceed a quota: units for those ahead in a queue are
+// counted in. pressed says that others wait behind.
 func (s *slot) free(now time.Time, n int64, pressed bool) (time.Time, bool) {
 	p := &s.terms
 	switch {
@@ -130,12 +133,9 @@ func (s *slot) freeConfigured(now time.Time, n int64) (time.Time, bool) {
 	missing := s.ledger.own.used(now, p.Window) + n - p.Quota
 	at, known := s.ledger.own.back(now, missing, p.Window)
 	if !known {
-		if cycles == 0 {
-			return time.Time{}, false
-		}
-		at = now
+		at = now.Add(p.Window) // those in flight come back no sooner
 	}
-	return at.Add(cycles * p.Window), true
+	return at.Add(cycles * p.Window), known
 }
 
 // take takes n units for a request that starts now.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/cookiejar"
@@ -146,20 +147,30 @@ func (l listener) Accept() (net.Conn, error) {
 func (l listener) Close() error   { l.stop(); return nil }
 func (l listener) Addr() net.Addr { return &net.IPAddr{} }
 
-// registry is a quiet registry with limits for all origins.
-func registry(t *testing.T, l heed.Limits) *heed.Registry {
+// listening is a registry that logs nothing and tells onEvent.
+func listening(t *testing.T, l heed.Limits, onEvent func(heed.Event)) *heed.Registry {
 	t.Helper()
-	r, err := heed.NewRegistry(heed.Config{Default: l, Logger: slog.New(slog.DiscardHandler)})
+	r, err := heed.NewRegistry(heed.Config{Default: l, Logger: slog.New(slog.DiscardHandler), OnEvent: onEvent})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r
 }
 
-// quiet is a transport over base with a quiet registry.
+// quiet is a transport over base with a registry that logs nothing.
 func quiet(t *testing.T, base http.RoundTripper, l heed.Limits) *heed.Transport {
 	t.Helper()
-	return &heed.Transport{Base: base, Registry: registry(t, l)}
+	return &heed.Transport{Base: base, Registry: listening(t, l, nil)}
+}
+
+// warned is a registry that logs warnings to log.
+func warned(t *testing.T, l heed.Limits, log io.Writer) *heed.Registry {
+	t.Helper()
+	r, err := heed.NewRegistry(heed.Config{Default: l, Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
 }
 
 func get(ctx context.Context, url string) *http.Request {
@@ -612,6 +623,25 @@ func TestCancelledWaitForASlotWakesTheNext(t *testing.T) {
 	})
 }
 
+// Granted and cancelled at one instant, a request gives back what it was granted.
+func TestCancelledAtTheInstantItMayGo(t *testing.T) {
+	for range 200 {
+		synctest.Test(t, func(t *testing.T) {
+			base := &script{answers: []string{"200"}}
+			tr := quiet(t, base, heed.Limits{MinInterval: time.Minute, Policies: []heed.Policy{{Name: "p", Quota: 100, Window: time.Hour}}})
+			sendOne(t, tr, get(t.Context(), site))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer time.AfterFunc(time.Minute, cancel).Stop()
+			if resp, err := tr.RoundTrip(get(ctx, site)); err == nil {
+				resp.Body.Close()
+			}
+			if used, want := usedBy(tr.Registry), fmt.Sprint(site, " ", len(base.starts)); used != want || tr.Registry.Snapshot()[0].InFlight != 0 {
+				t.Errorf("used: %s, want %s", used, want)
+			}
+		})
+	}
+}
+
 func TestDeadlineOutOfReachIsRefusedAtOnce(t *testing.T) {
 	pausedFor := func(d time.Duration) func(*heed.Registry) {
 		return func(r *heed.Registry) { r.Pause(site, d) }
@@ -745,6 +775,19 @@ func TestTraceTellsWhatARequestWaitedFor(t *testing.T) {
 	})
 }
 
+func TestTraceTellsTheLatestCause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := quiet(t, &script{answers: []string{"200"}}, heed.Limits{MinInterval: time.Minute})
+		sendOne(t, tr, get(t.Context(), site))
+		time.AfterFunc(time.Second, func() { tr.Registry.Pause(site, time.Hour) })
+		var trace heed.Trace
+		sendOne(t, tr, get(heed.WithTrace(t.Context(), &trace), site))
+		if trace.Cause != heed.CausePause || trace.Waited != time.Hour+time.Second {
+			t.Errorf("%+v", trace)
+		}
+	})
+}
+
 func TestCostIsChargedOnTheFirstOriginOnly(t *testing.T) {
 	for path, want := range map[string]string{
 		"/other":  "https://api.example.org 5, https://other.example.org 1",
@@ -814,6 +857,29 @@ func TestRequestCanAskForALongerInterval(t *testing.T) {
 		}
 		if want := []time.Duration{10 * time.Second, 2 * time.Second, 2 * time.Second}; !slices.Equal(base.gaps(), want) {
 			t.Errorf("intervals %v, want %v", base.gaps(), want)
+		}
+	})
+}
+
+// A request that never left gives back its place in the interval.
+func TestIntervalIsFromTheLastRequestSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		base := &script{answers: []string{"200"}}
+		unreachable := false
+		tr := quiet(t, baseFunc(func(req *http.Request) (*http.Response, error) {
+			if unreachable {
+				return nil, &net.OpError{Op: "dial", Err: errAny}
+			}
+			return base.RoundTrip(req)
+		}), heed.Limits{MinInterval: time.Minute})
+		sendOne(t, tr, get(t.Context(), site))
+		time.Sleep(90 * time.Second)
+		unreachable = true
+		tr.RoundTrip(get(t.Context(), site))
+		unreachable = false
+		sendOne(t, tr, get(t.Context(), site))
+		if want := []time.Duration{90 * time.Second}; !slices.Equal(base.gaps(), want) {
+			t.Errorf("intervals %v", base.gaps())
 		}
 	})
 }
@@ -932,19 +998,13 @@ func TestAuthenticationInsideIsDelayedButNotStopped(t *testing.T) {
 func TestSlotHeldByTheOneWhoWaitsForItIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		r, err := heed.NewRegistry(heed.Config{
-			Default: heed.Limits{MaxConcurrent: 1},
-			Logger:  slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := warned(t, heed.Limits{MaxConcurrent: 1}, &log)
 		inner := &authorized{base: &script{answers: []string{"200"}}, ctx: (*http.Request).Context}
 		tr := &heed.Transport{Base: inner, Registry: r}
 		inner.tokens = &http.Client{Transport: &heed.Transport{Base: inner.base, Registry: r}}
 		for range 3 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			_, err = tr.RoundTrip(get(ctx, site))
+			_, err := tr.RoundTrip(get(ctx, site))
 			cancel()
 			var limit *heed.LimitError
 			if !errors.As(err, &limit) || limit.Reason != heed.ReasonDeadline || limit.Cause != heed.CauseConcurrency {
@@ -967,20 +1027,20 @@ func TestSlotHeldByTheOneWhoWaitsForItIsReported(t *testing.T) {
 func TestSlotOfAnotherOriginIsNotReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		r, err := heed.NewRegistry(heed.Config{
-			Default: heed.Limits{MinInterval: time.Second, MaxConcurrent: 1},
-			Logger:  slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		r := warned(t, heed.Limits{MaxConcurrent: 1}, &log)
+		base := baseFunc(func(req *http.Request) (*http.Response, error) {
+			time.Sleep(10 * time.Second)
+			return reply(200, ""), nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		inner := &authorized{base: &script{answers: []string{"200"}}, ctx: (*http.Request).Context}
-		tr := &heed.Transport{Base: inner, Registry: r}
-		inner.tokens = &http.Client{Transport: &heed.Transport{Base: inner.base, Registry: r}}
-		sendOne(t, &heed.Transport{Base: inner.base, Registry: r}, get(t.Context(), site)) // so that the token waits
-		sendOne(t, tr, get(t.Context(), "https://other.example.org"))
-		if log.Len() > 0 {
-			t.Error(log.String())
+		inner := &authorized{base: base, ctx: (*http.Request).Context, tokens: &http.Client{Transport: &heed.Transport{Base: base, Registry: r}}}
+		var all sync.WaitGroup
+		all.Go(func() { sendOne(t, inner.tokens.Transport, get(t.Context(), site)) })
+		synctest.Wait()
+		began := time.Now()
+		sendOne(t, &heed.Transport{Base: inner, Registry: r}, get(t.Context(), "https://other.example.org"))
+		all.Wait()
+		if log.Len() > 0 || time.Since(began) != 30*time.Second {
+			t.Errorf("after %v: %s", time.Since(began), &log)
 		}
 	})
 }
@@ -991,35 +1051,28 @@ func TestEventsAreToldOnTheRequestsGoroutineWithNoLockHeld(t *testing.T) {
 		var kinds []string
 		var r *heed.Registry
 		deep := false
-		r, err := heed.NewRegistry(heed.Config{
-			Default: heed.Limits{MinInterval: time.Second},
-			Logger:  slog.New(slog.DiscardHandler),
-			OnEvent: func(e heed.Event) {
-				if !mu.TryLock() || deep {
-					return // of the calls below
-				}
-				defer mu.Unlock()
-				deep = true
-				defer func() { deep = false }()
-				kinds = append(kinds, e.Kind.String())
-				stack := make([]byte, 16<<10)
-				stack = stack[:runtime.Stack(stack, false)]
-				if !bytes.Contains(stack, []byte("TestEventsAreTold")) {
-					t.Errorf("%v was told elsewhere: %s", e.Kind, stack)
-				}
-				if e.Origin != site {
-					t.Errorf("%+v", e)
-				}
-				r.Check(get(t.Context(), site))
-				r.Snapshot()
-				r.SetLimits("https://other.example.org", heed.Limits{})
-				r.Pause("https://other.example.org", time.Second)
-				r.Reset("https://other.example.org")
-			},
+		r = listening(t, heed.Limits{MinInterval: time.Second}, func(e heed.Event) {
+			if !mu.TryLock() || deep {
+				return // of the calls below
+			}
+			defer mu.Unlock()
+			deep = true
+			defer func() { deep = false }()
+			kinds = append(kinds, e.Kind.String())
+			stack := make([]byte, 16<<10)
+			stack = stack[:runtime.Stack(stack, false)]
+			if !bytes.Contains(stack, []byte("TestEventsAreTold")) {
+				t.Errorf("%v was told elsewhere: %s", e.Kind, stack)
+			}
+			if e.Origin != site {
+				t.Errorf("%+v", e)
+			}
+			r.Check(get(t.Context(), site))
+			r.Snapshot()
+			r.SetLimits("https://other.example.org", heed.Limits{})
+			r.Pause("https://other.example.org", time.Second)
+			r.Reset("https://other.example.org")
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
 		tr := &heed.Transport{Base: &script{answers: []string{"429 Retry-After: 5", "200"}}, Registry: r}
 		sendOne(t, tr, get(t.Context(), site))
 		want := []string{"admitted", "paused", "refused", "waiting", "resumed", "retried", "admitted", "answered"}
@@ -1041,6 +1094,16 @@ func TestPanicLeaksNothing(t *testing.T) {
 			})
 		})
 	}
+	t.Run("waiting, second time", func(t *testing.T) {
+		n := 0
+		panicOnce(t, func(*heed.Transport, *atomic.Bool) {}, func(e heed.Event, _ *atomic.Bool) {
+			if e.Kind == heed.EventWaiting {
+				if n++; n == 2 {
+					panic("waiting")
+				}
+			}
+		})
+	})
 	t.Run("base", func(t *testing.T) {
 		panicOnce(t, func(tr *heed.Transport, armed *atomic.Bool) {
 			base := tr.Base
@@ -1104,18 +1167,11 @@ func panicOnce(t *testing.T, setup func(*heed.Transport, *atomic.Bool), onEvent 
 			resp.Body = opened()
 			return resp, nil
 		})
-		r, err := heed.NewRegistry(heed.Config{
-			Default: heed.Limits{MinInterval: time.Second, MaxConcurrent: 1},
-			Logger:  slog.New(slog.DiscardHandler),
-			OnEvent: func(e heed.Event) {
-				if onEvent != nil {
-					onEvent(e, &armed)
-				}
-			},
+		r := listening(t, heed.Limits{MinInterval: time.Second, MaxConcurrent: 1}, func(e heed.Event) {
+			if onEvent != nil {
+				onEvent(e, &armed)
+			}
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
 		tr := &heed.Transport{Base: base, Registry: r}
 		setup(tr, &armed)
 		sendOne(t, tr, get(t.Context(), site))
@@ -1163,3 +1219,129 @@ func TestRefusedThenAnswered(t *testing.T) {
 		}
 	})
 }
+
+// A crowd that cancels, runs into deadlines, is refused, paused and given other
+// limits leaves nothing behind, and what the origin accepted is what is used.
+func TestCrowdLeavesNothingBehind(t *testing.T) {
+	for seed := range uint64(4) {
+		synctest.Test(t, func(t *testing.T) {
+			var accepted, requests, opened atomic.Int64
+			var mu sync.Mutex
+			random := rand.New(rand.NewPCG(seed, 0))
+			roll := func(n int) int {
+				mu.Lock()
+				defer mu.Unlock()
+				return random.IntN(n)
+			}
+			base := baseFunc(func(req *http.Request) (*http.Response, error) {
+				requests.Add(1)
+				if req.Body != nil {
+					io.Copy(io.Discard, req.Body)
+					req.Body.Close()
+				}
+				select {
+				case <-time.After(time.Duration(roll(2000)) * time.Millisecond):
+				case <-req.Context().Done():
+					accepted.Add(1) // or not, who knows
+					return nil, context.Cause(req.Context())
+				}
+				switch n := roll(100); {
+				case n < 2:
+					return nil, &net.OpError{Op: "dial", Err: errAny}
+				case n < 4:
+					accepted.Add(1)
+					return nil, errAny
+				case n < 8:
+					accepted.Add(1)
+					return reply(429, strings.Repeat("later ", roll(5000)), fmt.Sprint("Retry-After: ", roll(5))), nil
+				case n < 10:
+					accepted.Add(1)
+					return reply(503, "sick"), nil
+				}
+				accepted.Add(1)
+				opened.Add(1)
+				resp := reply(200, "")
+				resp.Body = &ending{strings.NewReader("content"), sync.OnceFunc(func() { opened.Add(-1) })}
+				return resp, nil
+			})
+			limits := heed.Limits{MaxConcurrent: 50, MaxQueue: 900, Policies: []heed.Policy{{Name: "p", Quota: 1 << 20, Window: 1000 * time.Hour}}}
+			tr := quiet(t, base, limits)
+			ctx, cancel := context.WithCancel(t.Context())
+			var all, others sync.WaitGroup
+			others.Go(func() {
+				for ctx.Err() == nil {
+					time.Sleep(time.Duration(roll(3000)) * time.Millisecond)
+					switch roll(3) {
+					case 0:
+						tr.Registry.Pause(site, time.Duration(roll(3000)-500)*time.Millisecond)
+					case 1:
+						l := limits
+						l.MaxConcurrent, l.MinInterval = 1+roll(200), time.Duration(roll(5))*time.Millisecond
+						tr.Registry.SetLimits(site, l)
+					case 2:
+						tr.Registry.Check(get(ctx, site))
+						tr.Registry.Snapshot()
+					}
+				}
+			})
+			for i := range 1000 {
+				all.Go(func() {
+					time.Sleep(time.Duration(roll(5000)) * time.Millisecond)
+					ctx := heed.WithPriority(t.Context(), heed.Priority(roll(3)-1))
+					var stop context.CancelFunc
+					switch roll(3) {
+					case 0:
+						ctx, stop = context.WithTimeout(ctx, time.Duration(roll(60000))*time.Millisecond)
+						defer stop()
+					case 1:
+						ctx, stop = context.WithCancel(ctx)
+						defer time.AfterFunc(time.Duration(roll(60000))*time.Millisecond, stop).Stop()
+						defer stop()
+					}
+					var body io.Reader
+					if roll(2) == 0 {
+						body = strings.NewReader("content")
+					}
+					req, _ := http.NewRequestWithContext(ctx, http.MethodPut, fmt.Sprint(site, "/", i%7), body)
+					req.Header.Set("Authorization", fmt.Sprint("Bearer ", i%2))
+					resp, err := tr.RoundTrip(req)
+					if (resp == nil) == (err == nil) {
+						t.Errorf("%v, %v", resp, err)
+					}
+					if err != nil {
+						return
+					}
+					time.Sleep(time.Duration(roll(500)) * time.Millisecond)
+					if roll(2) == 0 {
+						io.Copy(io.Discard, resp.Body)
+					}
+					resp.Body.Close()
+				})
+			}
+			all.Wait()
+			cancel()
+			others.Wait()
+			o := tr.Registry.Snapshot()[0]
+			var used int64
+			for _, p := range o.Partitions {
+				for _, s := range p.Policies {
+					if s.Name == "p" {
+						used += s.Used
+					}
+				}
+			}
+			if o.InFlight != 0 || o.Waiting != 0 || used != accepted.Load() || opened.Load() != 0 {
+				t.Errorf("%d in flight, %d waiting, %d used of %d accepted of %d sent, %d bodies open",
+					o.InFlight, o.Waiting, used, accepted.Load(), requests.Load(), opened.Load())
+			}
+		})
+	}
+}
+
+// An ending is a body that tells when it is closed.
+type ending struct {
+	io.Reader
+	end func()
+}
+
+func (e *ending) Close() error { e.end(); return nil }
