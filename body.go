@@ -2,25 +2,73 @@ package heed
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 	"io"
 	"net/http"
 )
 
+// holderKey is under what a request's context names the permit it was sent
+// with, where slots can run out.
+type holderKey struct{}
+
+// outgoing returns the request to hand to the base: req itself, save where
+// bytes have to be counted or a request made on its behalf could wait for
+// the slot it holds.
+func (pm *Permit) outgoing(req *http.Request) *http.Request {
+	count := pm.counts && req.Body != nil && req.Body != http.NoBody
+	if !count && !pm.slots {
+		return req
+	}
+	ctx := req.Context()
+	if pm.slots {
+		ctx = context.WithValue(ctx, holderKey{}, pm)
+	}
+	req = req.WithContext(ctx)
+	if count {
+		req.Body = &countedBody{req.Body, pm}
+		if again := req.GetBody; again != nil { // a connection that turns out closed
+			req.GetBody = func() (io.ReadCloser, error) {
+				body, err := again()
+				if err != nil {
+					return nil, err
+				}
+				return &countedBody{body, pm}, nil
+			}
+		}
+	}
+	return req
+}
+
+// A countedBody is a request's body whose bytes count.
+type countedBody struct {
+	io.ReadCloser
+	pm *Permit
+}
+
+func (b *countedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.pm.content.Add(int64(n))
+	return n, err
+}
+
 // follow ends the permit when the response is over: when its body is read to
 // the end or closed, at once where there is none.
 func (pm *Permit) follow(resp *http.Response) {
-	if pm.p == nil {
-		return
-	}
-	if resp.Body == nil || resp.Body == http.NoBody || resp.StatusCode == http.StatusNoContent || resp.StatusCode == http.StatusNotModified ||
-		resp.Request != nil && resp.Request.Method == http.MethodHead {
+	switch {
+	case pm.p == nil:
+	case resp.Body == nil, resp.Body == http.NoBody, resp.StatusCode == http.StatusNoContent, resp.StatusCode == http.StatusNotModified,
+		resp.Request.Method == http.MethodHead:
 		pm.Release()
-		return
-	}
-	pm.body, pm.length = resp.Body, resp.ContentLength
-	if _, ok := resp.Body.(io.Writer); ok { // a connection after 101 Switching Protocols
-		resp.Body = (*followedPipe)(pm)
-	} else {
+	case resp.StatusCode == http.StatusSwitchingProtocols:
+		pm.body = resp.Body
+		if _, ok := resp.Body.(io.Writer); ok {
+			resp.Body = (*followedPipe)(pm)
+		} else {
+			resp.Body = (*followedBody)(pm)
+		}
+	default:
+		pm.body = resp.Body
 		resp.Body = (*followedBody)(pm)
 	}
 }
@@ -40,53 +88,56 @@ func (b *followedBody) Read(p []byte) (int, error) {
 }
 
 func (b *followedBody) Close() error {
-	err := b.body.Close()
-	(*Permit)(b).Release()
-	return err
+	defer (*Permit)(b).Release()
+	return b.body.Close()
 }
 
-// A followedPipe is a followedBody that can be written to. Its permit lasts
-// until it is closed, for the connection does.
+// A followedPipe is the body of a 101 Switching Protocols: the connection. Its
+// permit lasts until it is closed.
 type followedPipe Permit
 
 func (b *followedPipe) Read(p []byte) (int, error)  { return b.body.Read(p) }
 func (b *followedPipe) Write(p []byte) (int, error) { return b.body.(io.Writer).Write(p) }
 func (b *followedPipe) Close() error                { return (*followedBody)(b).Close() }
 
-// A countedBody is a request's body whose bytes count.
-type countedBody struct {
-	io.ReadCloser
-	pm *Permit
+// CloseWrite ends one direction of the connection, where it can be.
+func (b *followedPipe) CloseWrite() error {
+	if c, ok := b.body.(interface{ CloseWrite() error }); ok {
+		return c.CloseWrite()
+	}
+	return fmt.Errorf("heed: CloseWrite: %w", http.ErrNotSupported)
 }
 
-func (b *countedBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	b.pm.content.Add(int64(n))
-	return n, err
-}
+// heldLen is how much of a refusal's body is read ahead, so that a wait does
+// not pin its connection.
+const heldLen = 16 << 10
 
-// refusalBody is how much of a refusal's body is read ahead, so that a wait
-// does not pin its connection.
-const refusalBody = 16 << 10
-
-// hold reads ahead what is bounded of a refusal's body, which reads as before.
-// A body that is read to its end that way no longer holds its connection or
-// its permit.
+// hold reads ahead the beginning of a refusal's body, which reads as before.
+// A body of which nothing is left then gives back its connection.
 func hold(resp *http.Response) {
 	if resp == nil || resp.Body == nil || resp.Body == http.NoBody {
 		return
 	}
-	buf, err := io.ReadAll(io.LimitReader(resp.Body, refusalBody))
-	if err == nil && len(buf) < refusalBody {
+	var head bytes.Buffer
+	_, err := head.ReadFrom(io.LimitReader(resp.Body, heldLen+1))
+	switch {
+	case err != nil:
+		resp.Body = &heldBody{io.MultiReader(&head, failed{err}), resp.Body}
+	case head.Len() > heldLen:
+		resp.Body = &heldBody{io.MultiReader(&head, resp.Body), resp.Body}
+	default:
 		resp.Body.Close()
-		resp.Body = io.NopCloser(bytes.NewReader(buf))
-		return
+		resp.Body = &heldBody{&head, io.NopCloser(nil)}
 	}
-	rest := io.Reader(resp.Body)
-	if err != nil {
-		rest = failed{err}
+}
+
+// drain lets go of a response that is not going back, and of its connection
+// unharmed where little of its body is left.
+func drain(resp *http.Response) {
+	if resp != nil && resp.Body != nil {
+		io.CopyN(io.Discard, resp.Body, heldLen+1)
+		resp.Body.Close()
 	}
-	resp.Body = &heldBody{io.MultiReader(bytes.NewReader(buf), rest), resp.Body}
 }
 
 // A heldBody is a body whose beginning has been read ahead.

@@ -80,13 +80,16 @@ func ordinary(name string) bool {
 }
 
 // speaksOfLimits reports whether a word of a field's canonical name begins with
-// Concurren(t), Limit, Mbx, Quota, Rate, Remain, Retry, Usage or Used.
+// Concurren(t), Limit, Mbx, Quota, Rate, Remain, Reset, Retry, Usage or Used.
 func speaksOfLimits(name string) bool {
 	for i := 0; i+3 < len(name); i++ {
-		switch c := name[i]; c { // capitals begin a word
+		if name[i] >= 'a' { // capitals begin a word
+			continue
+		}
+		switch name[i] {
 		case 'C', 'L', 'M', 'Q', 'R', 'U':
 			switch name[i : i+4] {
-			case "Conc", "Limi", "Mbx-", "Quot", "Rate", "Rema", "Retr", "Usag", "Used":
+			case "Conc", "Limi", "Mbx-", "Quot", "Rate", "Rema", "Rese", "Retr", "Usag", "Used":
 				return true
 			}
 		}
@@ -97,7 +100,7 @@ func speaksOfLimits(name string) bool {
 // A fieldUse is one use the table makes of a field.
 type fieldUse struct {
 	dialect *Dialect
-	quota   *QuotaFields
+	quota   *QuotaFields // nil: it shows the dialect, and states no quota
 	role    role
 	alt     uint8  // which of the role's alternatives; less is better
 	order   uint16 // of the quota in the table
@@ -138,6 +141,7 @@ type dialectIndex struct {
 // A dialectSign is a field that tells a dialect.
 type dialectSign struct {
 	name    string
+	speaks  bool // of limits, so that it is among the fields looked at
 	dialect *Dialect
 }
 
@@ -163,7 +167,18 @@ func indexDialects(table []Dialect) *dialectIndex {
 			x.origins[host] = append(x.origins[host], d)
 		}
 		if d.Sign != "" {
-			x.signs = append(x.signs, dialectSign{http.CanonicalHeaderKey(d.Sign), d})
+			name := http.CanonicalHeaderKey(d.Sign)
+			x.signs = append(x.signs, dialectSign{name, speaksOfLimits(name), d})
+		}
+		if d.anywhere() {
+			shows := fieldUse{dialect: d, order: order}
+			for name := range strings.FieldsSeq(d.Bucket) {
+				x.fields[name] = append(x.fields[name], shows)
+			}
+			for _, global := range d.Global {
+				name, _, _ := strings.Cut(global, ":")
+				x.fields[name] = append(x.fields[name], shows)
+			}
 		}
 		for j := range d.Quotas {
 			q := &d.Quotas[j]
@@ -253,7 +268,7 @@ func originMatches(pattern, origin string) bool {
 		if _, rest, ok := strings.Cut(origin, "://"); ok {
 			origin = rest
 		}
-		if !strings.Contains(host, ":") { // any port
+		if strings.LastIndexByte(host, ':') <= strings.LastIndexByte(host, ']') { // any port
 			origin = originHost(origin)
 		}
 	}

@@ -173,6 +173,9 @@ func (r *dialectReader) emitKeys(g *quotaGroup, p Policy, l ServiceLimit) {
 				}
 			}
 		}
+		if l.Remaining < 0 && p.Quota >= 0 && l.Used > 0 {
+			l.Remaining = max(0, p.Quota-l.Used)
+		}
 		if said {
 			r.state(g, p, l)
 		}

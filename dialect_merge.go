@@ -94,7 +94,7 @@ func (r *dialectReader) addToIETF(p *Policy, l *ServiceLimit) bool {
 		}
 		if left := r.ietfLimit(have.Name); left != nil {
 			lack(left, l)
-		} else if l.Remaining >= 0 || l.Reset >= 0 {
+		} else if (l.Remaining >= 0 || l.Reset >= 0) && len(r.a.Limits) < maxPolicies {
 			l.Policy, l.Unit = have.Name, have.Unit
 			r.a.Limits = append(r.a.Limits, *l)
 		}
@@ -107,7 +107,7 @@ func (r *dialectReader) addToIETF(p *Policy, l *ServiceLimit) bool {
 			continue
 		}
 		lack(have, l)
-		if p.Quota >= 0 {
+		if p.Quota >= 0 && len(r.a.Policies) < maxPolicies {
 			p.Name = have.Policy
 			r.a.Policies = append(r.a.Policies, *p)
 		}

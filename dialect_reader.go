@@ -1,7 +1,6 @@
 package heed
 
 import (
-	"bytes"
 	"net/http"
 	"strings"
 	"sync"
@@ -23,7 +22,7 @@ func readDialects(origin string, status int, h http.Header, fields []string, bod
 	r := dialectReaders.Get().(*dialectReader)
 	defer r.free()
 	*r = dialectReader{
-		a: a, status: status, h: h, fields: fields, ref: date,
+		a: *a, status: status, h: h, fields: fields, ref: date,
 		refused:  a.Refused || status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable,
 		policies: len(a.Policies), limits: len(a.Limits),
 		spoken: r.spoken[:0], groups: r.groups[:0],
@@ -42,15 +41,19 @@ func readDialects(origin string, status int, h http.Header, fields []string, bod
 	r.sort()
 	for i := range r.groups {
 		g := &r.groups[i]
+		if g.quota == nil {
+			continue
+		}
 		r.draft = g.name[roleLimit] == fieldLimit || g.name[roleRemaining] == fieldRemaining
 		r.emit(g)
 	}
 	r.conclude(body)
+	*a = r.a
 }
 
 // A dialectReader reads one response.
 type dialectReader struct {
-	a        *Announcement
+	a        Announcement // by value, so that the caller's stays off the heap
 	status   int
 	h        http.Header
 	fields   []string
@@ -83,8 +86,8 @@ func (r *dialectReader) free() {
 // A quotaGroup is the fields found of one quota.
 type quotaGroup struct {
 	dialect *Dialect
-	quota   *QuotaFields
-	dim     string // what "*" stands for
+	quota   *QuotaFields // nil: the dialect shows, and no quota
+	dim     string       // what "*" stands for
 	order   uint16
 	name    [numRoles]string // "": not sent
 	alt     [numRoles]uint8
@@ -125,8 +128,8 @@ func (r *dialectReader) readKnown(x *dialectIndex, origin string) {
 		}
 		host = host[1+next:]
 	}
-	for _, sign := range x.signs {
-		if len(r.h[sign.name]) > 0 && r.speaks(sign.dialect) {
+	for i := range x.signs {
+		if sign := &x.signs[i]; r.sent(sign.name, !sign.speaks) && r.speaks(sign.dialect) {
 			r.readQuotas(sign.dialect, first+x.order[sign.dialect], false)
 		}
 	}
@@ -162,53 +165,91 @@ func (r *dialectReader) try(patterns []fieldPattern, name string) bool {
 }
 
 // readQuotas looks for all fields of one dialect, and reports whether there
-// are any.
+// are any. A field that it names outright is not one of those for which a
+// pattern stands.
 func (r *dialectReader) readQuotas(d *Dialect, order uint16, own bool) bool {
-	before := len(r.groups)
-	taken := r.taken
+	before, taken := len(r.groups), r.taken
+	patterns := false
 	for i := range d.Quotas {
 		q := &d.Quotas[i]
 		for rl := range numRoles {
-			alt := uint8(0)
+			use := fieldUse{d, q, rl, 0, order + uint16(i)}
+			for name, more := cutWord(q.names(rl)); name != ""; name, more = cutWord(more) {
+				if strings.IndexByte(name, '*') >= 0 {
+					patterns = true
+					continue
+				}
+				if own {
+					name = http.CanonicalHeaderKey(name)
+				}
+				if r.sent(name, own) && r.take(name, taken) {
+					r.found(use, "", name)
+				}
+				use.alt++
+			}
+		}
+	}
+	if !patterns {
+		return len(r.groups) > before
+	}
+	named := len(r.groups)
+	for i := range d.Quotas {
+		q := &d.Quotas[i]
+		for rl := range numRoles {
+			use := fieldUse{d, q, rl, 0, order + uint16(i)}
 			for name, more := cutWord(q.names(rl)); name != ""; name, more = cutWord(more) {
 				if own {
 					name = http.CanonicalHeaderKey(name)
 				}
-				use := fieldUse{d, q, rl, alt, order + uint16(i)}
-				alt++
 				prefix, suffix, star := strings.Cut(name, "*")
 				if !star {
-					if r.sent(name, own) && r.take(name, taken) {
-						r.found(use, "", name)
-					}
 					continue
 				}
 				p := fieldPattern{prefix: prefix, suffix: suffix}
 				if own {
 					n := 0
 					for name, lines := range r.h {
-						if dim, ok := p.match(name); ok && len(lines) > 0 && n < maxFields && r.take(name, taken) {
-							r.found(use, dim, name)
+						if n < maxFields && len(lines) > 0 && r.takePattern(&p, use, name, before, named, taken) {
 							n++
 						}
 					}
-					continue
-				}
-				for _, name := range r.fields {
-					if dim, ok := p.match(name); ok && r.take(name, taken) {
-						r.found(use, dim, name)
+				} else {
+					for _, name := range r.fields {
+						r.takePattern(&p, use, name, before, named, taken)
 					}
 				}
+				use.alt++
 			}
 		}
 	}
 	return len(r.groups) > before
 }
 
-// sent reports whether a field was sent. Only those of users' dialects can have
-// names that do not speak of limits.
-func (r *dialectReader) sent(name string, own bool) bool {
-	if own {
+// takePattern takes in a field that fits a pattern and that is not one of those the
+// dialect names outright, which are in the groups from first up to last.
+func (r *dialectReader) takePattern(p *fieldPattern, use fieldUse, name string, first, last int, taken uint64) bool {
+	dim, ok := p.match(name)
+	if !ok {
+		return false
+	}
+	for i := first; i < last; i++ {
+		for _, have := range r.groups[i].name {
+			if have == name {
+				return false
+			}
+		}
+	}
+	if !r.take(name, taken) {
+		return false
+	}
+	r.found(use, dim, name)
+	return true
+}
+
+// sent reports whether a field was sent. Those of users' dialects, and some
+// signs, may have a name that does not speak of limits.
+func (r *dialectReader) sent(name string, anyName bool) bool {
+	if anyName {
 		return len(r.h[name]) > 0
 	}
 	for _, f := range r.fields {
@@ -235,7 +276,7 @@ func (r *dialectReader) take(name string, before uint64) bool {
 func (r *dialectReader) found(use fieldUse, dim, name string) {
 	var g *quotaGroup
 	for i := range r.groups {
-		if r.groups[i].quota == use.quota && r.groups[i].dim == dim {
+		if r.groups[i].quota == use.quota && r.groups[i].dim == dim && r.groups[i].dialect == use.dialect {
 			g = &r.groups[i]
 		}
 	}
@@ -374,12 +415,10 @@ func setRate(p *Policy, value string) {
 	}
 	switch {
 	case p.Quota > 0:
-	case n.nanos == 0:
-		p.Quota = n.whole
 	case rate < 1:
 		p.Quota = 1
 	default:
-		p.Quota = n.whole // a burst of it, and the rate exact
+		p.Quota = n.whole // the window makes the rate exact
 	}
 	setRefill(p, rate)
 }
@@ -437,67 +476,6 @@ func (r *dialectReader) emitList(p *Policy, list string) {
 	}
 }
 
-// conclude reads the budget and judges the status.
-func (r *dialectReader) conclude(body []byte) {
-	for i := range r.groups {
-		r.speaks(r.groups[i].dialect)
-	}
-	exhausted := false
-	for i := range r.a.Limits {
-		exhausted = exhausted || r.a.Limits[i].Remaining == 0
-	}
-	refusal := (*Refusal)(nil)
-	for i, d := range r.spoken {
-		for name, more := cutWord(d.Bucket); name != "" && r.a.Bucket == ""; name, more = cutWord(more) {
-			if i < r.own {
-				name = http.CanonicalHeaderKey(name)
-			}
-			if r.sent(name, i < r.own) {
-				r.a.Bucket = trimOWS(r.h[name][0])
-			}
-		}
-		if r.status < 400 {
-			continue
-		}
-		for _, global := range d.Global {
-			name, value, _ := strings.Cut(global, ":")
-			if name = http.CanonicalHeaderKey(name); r.sent(name, i < r.own) && equalASCII(trimOWS(r.h[name][0]), trimOWS(value)) {
-				r.a.Global = true
-			}
-		}
-		for i := range d.Refusals {
-			if refusal == nil && d.Refusals[i].fits(r, exhausted, body) {
-				refusal = &d.Refusals[i]
-			}
-		}
-	}
-	if refusal != nil {
-		r.a.Refused = true
-		r.a.NoRetry = r.a.NoRetry || refusal.NoRetry
-		r.a.Global = r.a.Global || refusal.Global
-		if r.a.RetryAfter <= 0 && !refusal.NoRetry {
-			r.a.RetryAfter = refusal.Wait
-		}
-	}
-	// A status 403 that says when to come back is no lack of permission.
-	if r.status == http.StatusForbidden && r.a.RetryAfter > 0 {
-		r.a.Refused = true
-	}
-	if r.a.Refused && r.a.RetryAfter <= 0 {
-		for i := r.limits; i < len(r.a.Limits); i++ {
-			if l := &r.a.Limits[i]; l.Policy == "" && l.Remaining < 0 && l.Reset > 0 {
-				l.Remaining = 0 // some state the reset of what is used up, and nothing else
-			}
-		}
-	}
-	said := len(r.a.Policies) > 0 || len(r.a.Limits) > 0 || r.a.RetryAfter > 0 || refusal != nil
-	switch {
-	case !said || len(r.spoken) == 0:
-	case r.a.Dialect == "", r.a.Dialect == dialectIETF06 && r.known > 0: // who it is says more than the draft does
-		r.a.Dialect = r.spoken[0].Name
-	}
-}
-
 // cutWord returns the first word of s, "" where there is none, and what follows
 // it.
 func cutWord(s string) (word, more string) {
@@ -508,15 +486,4 @@ func cutWord(s string) (word, more string) {
 		return s[:i], s[i:]
 	}
 	return s, ""
-}
-
-// fits reports whether a response is such a refusal.
-func (f *Refusal) fits(r *dialectReader, exhausted bool, body []byte) bool {
-	if f.Status != r.status {
-		return false
-	}
-	if !f.RetryAfter && !f.Exhausted && f.Body == "" {
-		return true
-	}
-	return f.RetryAfter && r.a.RetryAfter > 0 || f.Exhausted && exhausted || f.Body != "" && bytes.Contains(body, []byte(f.Body))
 }

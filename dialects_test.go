@@ -186,3 +186,414 @@ func TestFixturesMeanWhatTheySay(t *testing.T) {
 		t.Errorf("%d services, want 90", len(services))
 	}
 }
+
+// dialectsOf reads the fields of a response received at 2026-06-02 10:00:00.
+func dialectsOf(origin string, status int, body string, own []Dialect, fields ...string) Announcement {
+	h := http.Header{}
+	for i := 0; i < len(fields); i += 2 {
+		h.Add(fields[i], fields[i+1])
+	}
+	return announcementOf(origin, status, h, []byte(body), time.Date(2026, 6, 2, 10, 0, 0, 0, time.UTC), own)
+}
+
+func TestDialects(t *testing.T) {
+	const anyone = "https://api.example.org"
+	for _, tt := range []struct {
+		name   string
+		origin string
+		status int
+		body   string
+		fields []string
+		means  []string
+	}{
+		{"delta in seconds elsewhere", anyone, 200, "",
+			[]string{"X-Rate-Limit-Limit", "10000", "X-Rate-Limit-Remaining", "0", "X-Rate-Limit-Reset", "600000"},
+			[]string{"dialect x-rate-limit", `policy "": 10000 requests`, `limit "": 0 left, reset in 166h40m0s to 1s`}},
+		{"past reset is now", anyone, 200, "",
+			[]string{"X-RateLimit-Limit", "10", "X-RateLimit-Remaining", "3", "X-RateLimit-Reset", "1780394399"},
+			[]string{"dialect x-ratelimit", `policy "": 10 requests`, `limit "": 3 left, reset in 0s to 1s by the clock`}},
+		{"negative reset is not said", anyone, 200, "",
+			[]string{"X-RateLimit-Limit", "10", "X-RateLimit-Remaining", "3", "X-RateLimit-Reset", "-1"},
+			[]string{"dialect x-ratelimit", `policy "": 10 requests`, `limit "": 3 left`}},
+		{"microseconds since 1970 are no reset", anyone, 200, "",
+			[]string{"X-RateLimit-Limit", "10", "X-RateLimit-Remaining", "3", "X-RateLimit-Reset", "1780394400000000"},
+			[]string{"dialect x-ratelimit", `policy "": 10 requests`, `limit "": 3 left`}},
+		{"instants go by the server's clock", anyone, 200, "",
+			[]string{"Date", "Tue, 02 Jun 2026 09:00:00 GMT", "X-RateLimit-Limit", "10", "X-RateLimit-Remaining", "3", "X-RateLimit-Reset", "1780390810"},
+			[]string{"dialect x-ratelimit", `policy "": 10 requests`, `limit "": 3 left, reset in 10s to 1s by the clock`}},
+		{"unknown is not used up", anyone, 429, "",
+			[]string{"X-RateLimit-Limit", "-1", "X-RateLimit-Remaining", "-1"}, []string{"refused"}},
+		{"a word is no number", anyone, 200, "",
+			[]string{"X-RateLimit-Limit", "unlimited", "X-RateLimit-Remaining", "unlimited"}, nil},
+		{"two families state one quota", anyone, 200, "",
+			[]string{"X-RateLimit-Limit", "10", "X-RateLimit-Remaining", "3", "X-Rate-Limit-Limit", "10", "X-Rate-Limit-Remaining", "3", "X-Rate-Limit-Reset", "7"},
+			[]string{"dialect x-ratelimit", `policy "": 10 requests`, `limit "": 3 left, reset in 7s to 1s`}},
+		{"two families state two quotas", anyone, 200, "",
+			[]string{"X-RateLimit-Limit", "10", "X-RateLimit-Remaining", "3", "X-Rate-Limit-Limit", "500", "X-Rate-Limit-Remaining", "499"},
+			[]string{"dialect x-ratelimit", `policy "": 10 requests`, `policy "x-rate-limit": 500 requests`, `limit "": 3 left`, `limit "x-rate-limit": 499 left`}},
+		{"a gateway's quota and the application's", anyone, 200, "",
+			[]string{"RateLimit-Policy", `"gateway";q=1000;w=60`, "RateLimit", `"gateway";r=990;t=9`, "X-RateLimit-Limit", "10", "X-RateLimit-Remaining", "3"},
+			[]string{"dialect ietf-11", `policy "gateway": 1000 requests per 1m0s`, `policy "": 10 requests`, `limit "gateway": 990 left, reset in 9s to 1s`, `limit "": 3 left`}},
+		{"a dialect adds the reset the draft's fields lack", anyone, 200, "",
+			[]string{"RateLimit-Policy", `"p";q=10;w=60`, "RateLimit", `"p";r=3`, "X-RateLimit-Limit", "10", "X-RateLimit-Remaining", "3", "X-RateLimit-Reset", "20"},
+			[]string{"dialect ietf-11", `policy "p": 10 requests per 1m0s`, `limit "p": 3 left, reset in 20s to 1s`}},
+		{"what the draft's fields say stays", anyone, 200, "",
+			[]string{"RateLimit-Policy", `"p";q=10;w=60`, "RateLimit", `"p";r=3;t=5`, "X-RateLimit-Limit", "10", "X-RateLimit-Remaining", "4", "X-RateLimit-Reset", "20"},
+			[]string{"dialect ietf-11", `policy "p": 10 requests per 1m0s`, `limit "p": 3 left, reset in 5s to 1s`}},
+		{"tokens are not requests", anyone, 200, "",
+			[]string{"RateLimit-Policy", `"p";q=10;w=60`, "RateLimit", `"p";r=3;t=5`, "X-RateLimit-Limit-Tokens", "10", "X-RateLimit-Remaining-Tokens", "3"},
+			[]string{"dialect ietf-11", `policy "p": 10 requests per 1m0s`, `policy "tokens": 10 tokens`, `limit "p": 3 left, reset in 5s to 1s`, `limit "tokens": 3 left`}},
+		{"the tightest of several lines", anyone, 200, "",
+			[]string{"X-RateLimit-Limit", "10", "X-RateLimit-Remaining", "9, 2", "X-RateLimit-Remaining", "5"},
+			[]string{"dialect x-ratelimit", `policy "": 10 requests`, `limit "": 2 left`}},
+		{"less than one left is none", anyone, 200, "",
+			[]string{"X-RateLimit-Limit", "10", "X-RateLimit-Remaining", "0.5"},
+			[]string{"dialect x-ratelimit", `policy "": 10 requests`, `limit "": 0 left`}},
+		{"forbidden, nothing left", anyone, 403, "",
+			[]string{"X-RateLimit-Limit", "10", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "20"},
+			[]string{"dialect x-ratelimit", `policy "": 10 requests`, `limit "": 0 left, reset in 20s to 1s`, "refused"}},
+		{"forbidden, plenty left", anyone, 403, "",
+			[]string{"X-RateLimit-Limit", "10", "X-RateLimit-Remaining", "7"},
+			[]string{"dialect x-ratelimit", `policy "": 10 requests`, `limit "": 7 left`}},
+		{"forbidden until", anyone, 403, "", []string{"Retry-After-Short", "20"},
+			[]string{"dialect x-ratelimit", "refused", "retry after 20s"}},
+		{"418 elsewhere is a teapot", anyone, 418, "", []string{"Retry-After", "20"}, []string{"retry after 20s"}},
+		{"529 where it means something", "https://api.anthropic.com", 529, "", nil, []string{"dialect anthropic", "refused"}},
+		{"529 elsewhere", anyone, 529, "", nil, nil},
+		{"Anthropic behind a gateway", anyone, 529, "", []string{"Anthropic-Ratelimit-Requests-Limit", "50"},
+			[]string{"dialect anthropic", `policy "requests": 50 requests per 1m0s`, "refused"}},
+		{"a 400 that is the caller's fault", "https://api.linear.app", 400, `{"errors":[{"extensions":{"code":"BAD_USER_INPUT"}}]}`,
+			[]string{"X-RateLimit-Requests-Limit", "2500", "X-RateLimit-Requests-Remaining", "9"},
+			[]string{"dialect linear", `policy "requests": 2500 requests`, `limit "requests": 9 left`}},
+		{"money has run out, elsewhere", anyone, 429, `{"error":{"code":"insufficient_quota"}}`, nil, []string{"refused"}},
+		{"zero, and when to come back", anyone, 429, "", []string{"X-RateLimit-Limit", "0", "X-RateLimit-Remaining", "0", "Retry-After", "5"},
+			[]string{"dialect x-ratelimit", `policy "": 0 requests`, `limit "": 0 left`, "refused", "retry after 5s"}},
+		{"Okta's zero is concurrency", "https://dev-1.okta.com", 429, "", []string{"X-Rate-Limit-Limit", "0", "X-Rate-Limit-Remaining", "0", "X-Rate-Limit-Reset", "1780394460"},
+			[]string{"refused"}},
+		{"GitHub's secondary limit as 429", "https://api.github.com", 429, "", []string{"X-RateLimit-Limit", "60", "X-RateLimit-Remaining", "9"},
+			[]string{"dialect github", `policy "": 60 requests`, `limit "": 9 left`, "refused", "for all", "retry after 1m0s"}},
+		{"GitHub's primary limit as 429", "https://api.github.com", 429, "", []string{"X-RateLimit-Limit", "60", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "60"},
+			[]string{"dialect github", `policy "": 60 requests`, `limit "": 0 left, reset in 1m0s to 1s`, "refused"}},
+		{"a bucket is named on acceptance too, a scope is not", anyone, 200, "", []string{"X-RateLimit-Bucket", "b", "X-RateLimit-Scope", "global"},
+			[]string{"bucket b"}},
+		{"fractions of a second that milliseconds state", anyone, 429, "", []string{"X-RateLimit-Retry-After-Ms", "2.5", "Retry-After-Ms", "1.5"},
+			[]string{"refused", "retry after 1.5ms"}},
+		{"less than one is no quota", anyone, 200, "", []string{"X-RateLimit-Limit", "0.5", "X-RateLimit-Remaining", "3"},
+			[]string{"dialect x-ratelimit", `limit "": 3 left`}},
+		{"the first of alternatives counts", anyone, 200, "", []string{"X-RateLimit-Max", "20", "X-RateLimit-Limit", "10", "X-RateLimit-Remaining", "3"},
+			[]string{"dialect x-ratelimit", `policy "": 10 requests`, `limit "": 3 left`}},
+		{"Retry-After comes before its siblings", anyone, 429, "", []string{"Retry-After", "5", "X-RateLimit-Retry-After", "9"},
+			[]string{"dialect x-ratelimit", "refused", "retry after 5s"}},
+		{"Envoy, the tightest listed last", anyone, 200, "", []string{"X-RateLimit-Limit", "10, 1000;w=3600, 10;w=1", "X-RateLimit-Remaining", "9"},
+			[]string{"dialect x-ratelimit", `policy "1000;w=3600": 1000 requests per 1h0m0s`, `policy "10;w=1": 10 requests per 1s`, `limit "10;w=1": 9 left`}},
+		{"an older draft beside a newer one", anyone, 200, "",
+			[]string{"RateLimit-Policy", `"p";q=10;w=60`, "RateLimit", `"p";r=3;t=5`, "RateLimit-Limit", "500", "RateLimit-Remaining", "499"},
+			[]string{"dialect ietf-11", `policy "p": 10 requests per 1m0s`, `limit "p": 3 left, reset in 5s to 1s`}},
+		{"one policy is one quota only", anyone, 200, "",
+			[]string{"RateLimit-Policy", `"p";q=10;w=60`, "RateLimit", `"p";r=3;t=5`, "X-RateLimit-Limit-A", "10", "X-RateLimit-Remaining-A", "3", "X-RateLimit-Limit-B", "10", "X-RateLimit-Remaining-B", "3"},
+			[]string{"dialect ietf-11", `policy "p": 10 requests per 1m0s`, `policy "b": 10 requests`, `limit "p": 3 left, reset in 5s to 1s`, `limit "b": 3 left`}},
+		{"as many in another window", anyone, 200, "",
+			[]string{"RateLimit-Policy", `"p";q=10;w=60`, "RateLimit", `"p";r=3;t=5`, "X-RateLimit-Limit-Hour", "10", "X-RateLimit-Remaining-Hour", "3"},
+			[]string{"dialect ietf-11", `policy "p": 10 requests per 1m0s`, `policy "hour": 10 requests per 1h0m0s`, `limit "p": 3 left, reset in 5s to 1s`, `limit "hour": 3 left`}},
+		{"GitHub refuses without a reason", "https://api.github.com", 403, "", []string{"Retry-After", "7", "X-RateLimit-Limit", "60", "X-RateLimit-Remaining", "9"},
+			[]string{"dialect github", `policy "": 60 requests`, `limit "": 9 left`, "refused", "for all", "retry after 7s"}},
+		{"Salesforce's applications", anyone, 200, "", []string{"Sforce-Limit-Info", "per-app-api-usage=17/250(appName=a/b=c), api-usage=18/5000"},
+			[]string{"dialect salesforce", `policy "per-app-api-usage": 250 requests`, `policy "api-usage": 5000 requests per 24h0m0s`, `limit "per-app-api-usage": 233 left, 17 used`, `limit "api-usage": 4982 left, 18 used`}},
+		{"Sentry takes nothing at all", anyone, 200, "", []string{"X-Sentry-Rate-Limits", "60::organization, 2700:security:project"},
+			[]string{"dialect sentry", `limit "all": 0 left, reset in 1m0s to 1s`, `limit "security": 0 left, reset in 45m0s to 1s (security)`}},
+		{"Meta's fractions and seconds", anyone, 200, "", []string{"X-Ad-Account-Usage", `{"acc_id_util_pct":9.67,"reset_time_duration":100,"ads_api_access_tier":"standard_access"}`},
+			[]string{"dialect meta", `policy "ad-account-acc-id-util-pct": 100 percent`, `limit "ad-account-acc-id-util-pct": 90 left, 9 used, reset in 1m40s to 1s`}},
+		{"Zendesk, used for remaining", anyone, 200, "", []string{"Zendesk-RateLimit-Search", "limit=100; used=7"},
+			[]string{"dialect zendesk", `policy "search": 100 requests`, `limit "search": 93 left, 7 used`}},
+		{"a rate above one", anyone, 200, "", []string{"X-Amzn-RateLimit-Limit", "2.5"},
+			[]string{"dialect amazon-sp-api", `policy "": 2 requests per 800ms`}},
+		{"a whole rate", anyone, 200, "", []string{"X-Amzn-RateLimit-Limit", "20.0"},
+			[]string{"dialect amazon-sp-api", `policy "": 20 requests per 1s`}},
+		{"rates that are none", anyone, 200, "", []string{"X-Amzn-RateLimit-Limit", "0"}, nil},
+		{"Discord's global limit, behind a proxy", anyone, 429, "", []string{"Retry-After", "5", "X-RateLimit-Global", "true"},
+			[]string{"dialect x-ratelimit", "refused", "for all", "retry after 5s"}},
+		{"from a cache", anyone, 200, "", []string{"Age", "5", "X-RateLimit-Limit", "10", "X-RateLimit-Remaining", "0"}, []string{"cached"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := statements(dialectsOf(tt.origin, tt.status, tt.body, nil, tt.fields...)); !reflect.DeepEqual(got, tt.means) {
+				t.Errorf("means\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(tt.means, "\n\t"))
+			}
+		})
+	}
+}
+
+func TestDialectOfAUser(t *testing.T) {
+	own := []Dialect{
+		{
+			Name:    "acme",
+			Origins: []string{"https://*.acme.example"},
+			Quotas: []QuotaFields{
+				{Policy: "calls", Limit: "acme-calls", Remaining: "acme-calls-left", Reset: "X-RateLimit-Reset", ResetForm: TimeMilliseconds},
+				{Unit: "credits", Limit: "acme-*-max", Remaining: "acme-*-left", Window: time.Hour},
+			},
+			Bucket:   "acme-pool",
+			Global:   []string{"acme-scope: tenant"},
+			Refusals: []Refusal{{Status: 509, NoRetry: true}, {Status: 420, Exhausted: true, Wait: 3 * time.Second}},
+		},
+		{Name: "signed", Sign: "x-signed", Quotas: []QuotaFields{{Limit: "n"}}},
+		{Name: "mine", Origins: []string{"api.github.com"}, Quotas: []QuotaFields{{Policy: "mine", Limit: "x-ratelimit-limit", Remaining: "x-ratelimit-left"}}},
+		{Name: "for-all", Quotas: []QuotaFields{{Policy: "all", Limit: "all-limit"}}},
+	}
+	for _, tt := range []struct {
+		name   string
+		origin string
+		status int
+		fields []string
+		means  []string
+	}{
+		{"its own fields", "https://eu.acme.example", 200,
+			[]string{"Acme-Calls", "50", "Acme-Calls-Left", "20", "X-RateLimit-Reset", "1500", "X-RateLimit-Limit", "7", "Acme-Pool", "blue"},
+			[]string{"dialect acme", `policy "calls": 50 requests`, `policy "": 7 requests`, `limit "calls": 20 left, reset in 1.5s to 1ms`, "bucket blue"}},
+		{"a quota for each name", "https://eu.acme.example", 200,
+			[]string{"Acme-Red-Max", "50", "Acme-Red-Left", "20", "Acme-Blue-Max", "10"},
+			[]string{"dialect acme", `policy "blue": 10 credits per 1h0m0s`, `policy "red": 50 credits per 1h0m0s`, `limit "red": 20 left`}},
+		{"before the one known at the origin", "https://api.github.com", 200, []string{"X-RateLimit-Limit", "50", "X-RateLimit-Remaining", "20"},
+			[]string{"dialect mine", `policy "mine": 50 requests`, `limit "": 20 left`}},
+		{"elsewhere", "https://acme.example", 200, []string{"Acme-Calls", "50", "Acme-Scope", "tenant"}, nil},
+		{"another scheme", "http://eu.acme.example", 200, []string{"Acme-Calls", "50"}, nil},
+		{"refusals", "https://eu.acme.example", 509, []string{"acme-scope", "Tenant"}, []string{"dialect acme", "refused", "not to be retried", "for all"}},
+		{"refusals on a condition", "https://eu.acme.example", 420, []string{"acme-calls-left", "0"},
+			[]string{"dialect acme", `limit "calls": 0 left`, "refused", "retry after 3s"}},
+		{"the condition unmet", "https://eu.acme.example", 420, []string{"acme-calls-left", "1"}, []string{"dialect acme", `limit "calls": 1 left`}},
+		{"a sign", "https://api.example.org", 200, []string{"X-Signed", "", "N", "5"}, []string{"dialect signed", `policy "": 5 requests`}},
+		{"no sign", "https://api.example.org", 200, []string{"N", "5"}, nil},
+		{"for all", "https://api.example.org", 200, []string{"All-Limit", "5"}, []string{"dialect for-all", `policy "all": 5 requests`}},
+		{"before those heed knows", "https://eu.acme.example", 200, []string{"X-RateLimit-Remaining", "2", "X-RateLimit-Reset", "1500"},
+			[]string{"dialect acme", `limit "calls": reset in 1.5s to 1ms`, `limit "": 2 left`}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := statements(dialectsOf(tt.origin, tt.status, "", own, tt.fields...)); !reflect.DeepEqual(got, tt.means) {
+				t.Errorf("means\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(tt.means, "\n\t"))
+			}
+		})
+	}
+}
+
+func TestOriginMatches(t *testing.T) {
+	for _, tt := range []struct {
+		pattern, origin string
+		want            bool
+	}{
+		{"*", "https://api.example.org", true},
+		{"https://api.example.org", "https://api.example.org", true},
+		{"https://API.example.org", "https://api.example.org", true},
+		{"https://api.example.org", "http://api.example.org", false},
+		{"https://api.example.org", "https://api.example.org:8443", false},
+		{"https://api.example.org:8443", "https://api.example.org:8443", true},
+		{"https://*.example.org", "https://api.example.org", true},
+		{"https://*.example.org", "https://a.b.example.org", true},
+		{"https://*.example.org", "https://example.org", false},
+		{"https://*.example.org", "https://badexample.org", false},
+		{"https://*.example.org", "http://api.example.org", false},
+		{"https://*.example.org:8443", "https://api.example.org:8443", true},
+		{"api.example.org", "http://api.example.org", true},
+		{"api.example.org", "https://api.example.org:8443", true},
+		{"api.example.org:8443", "https://api.example.org:8443", true},
+		{"api.example.org:8443", "https://api.example.org", false},
+		{"*.example.org", "https://api.example.org:8443", true},
+		{"*.example.org", "https://example.org", false},
+		{"[::1]", "http://[::1]:8080", true},
+		{"[::1]", "http://[::1]", true},
+		{"api.example.org", "", false},
+	} {
+		if got := originMatches(tt.pattern, tt.origin); got != tt.want {
+			t.Errorf("originMatches(%q, %q) = %v", tt.pattern, tt.origin, got)
+		}
+	}
+}
+
+func TestParseSpan(t *testing.T) {
+	ref := time.Date(2026, 6, 2, 10, 0, 0, 0, time.UTC) // 1780394400
+	for _, tt := range []struct {
+		s    string
+		form TimeForm
+		want span
+		ok   bool
+	}{
+		{"30", TimeAuto, span{30 * time.Second, time.Second, false}, true},
+		{" 30 ", TimeAuto, span{30 * time.Second, time.Second, false}, true},
+		{"0", TimeAuto, span{0, time.Second, false}, true},
+		{"64.57", TimeAuto, span{64570 * time.Millisecond, time.Millisecond, false}, true},
+		{"1.0000000001", TimeAuto, span{time.Second + 1, time.Millisecond, false}, true},
+		{"30, 40", TimeAuto, span{30 * time.Second, time.Second, false}, true},
+		{"600000", TimeMilliseconds, span{10 * time.Minute, time.Millisecond, false}, true},
+		{"999999999", TimeAuto, span{999999999 * time.Second, time.Second, false}, true},
+		{"1000000000", TimeAuto, span{0, time.Second, true}, true},
+		{"1780394430", TimeAuto, span{30 * time.Second, time.Second, true}, true},
+		{"1780394430.5", TimeAuto, span{30500 * time.Millisecond, time.Millisecond, true}, true},
+		{"1780394430250", TimeAuto, span{30250 * time.Millisecond, time.Millisecond, true}, true},
+		{"1780394430250", TimeMilliseconds, span{30250 * time.Millisecond, time.Millisecond, true}, true},
+		{"99999999999", TimeAuto, span{maxSpan / 100 * 100, time.Second, true}, true},
+		{"100000000000000", TimeAuto, span{}, false},
+		{"99999999999999999999", TimeAuto, span{}, false},
+		{"-5", TimeAuto, span{}, false},
+		{"", TimeAuto, span{}, false},
+		{"soon", TimeAuto, span{}, false},
+		{"1m30s", TimeAuto, span{d: 90 * time.Second}, true},
+		{"2m59.56s", TimeAuto, span{d: 179560 * time.Millisecond}, true},
+		{"139.829206ms", TimeAuto, span{d: 139829206}, true},
+		{"1d2h", TimeAuto, span{d: 26 * time.Hour}, true},
+		{"999999999999h", TimeAuto, span{d: maxSpan}, true},
+		{"1m30", TimeAuto, span{}, false},
+		{"1 minute", TimeAuto, span{}, false},
+		{"Tue, 02 Jun 2026 10:00:30 UTC", TimeAuto, span{30 * time.Second, time.Second, true}, true},
+		{"2026-06-02T12:00:30+02:00", TimeAuto, span{30 * time.Second, time.Second, true}, true},
+		{"2026-06-02T10:00:30.5Z", TimeAuto, span{30500 * time.Millisecond, time.Millisecond, true}, true},
+		{"2026-06-02T10:01Z", TimeAuto, span{time.Minute, time.Minute, true}, true},
+		{"2020-06-02T10:01:00Z", TimeAuto, span{0, time.Second, true}, true},
+	} {
+		got, ok := parseSpan(tt.s, tt.form, ref)
+		if got != tt.want || ok != tt.ok {
+			t.Errorf("parseSpan(%q, %d) = %v, %v, want %v, %v", tt.s, tt.form, got, ok, tt.want, tt.ok)
+		}
+	}
+}
+
+// The interpreter compares names without making them canonical, and looks only
+// at fields that speak of limits.
+func TestDialectTableIsWellFormed(t *testing.T) {
+	seen := map[string]bool{}
+	check := func(d *Dialect, name string) {
+		name = strings.Replace(name, "*", "X", 1)
+		if http.CanonicalHeaderKey(name) != name {
+			t.Errorf("%s: %s is not canonical", d.Name, name)
+		}
+		if !speaksOfLimits(name) || ordinary(name) {
+			t.Errorf("%s: %s is not looked at", d.Name, name)
+		}
+	}
+	for i := range dialectTable {
+		d := &dialectTable[i]
+		if d.Name == "" || seen[d.Name] {
+			t.Errorf("no name of its own: %q", d.Name)
+		}
+		seen[d.Name] = true
+		for _, o := range d.Origins {
+			if o != strings.ToLower(o) || strings.Contains(o, "://") || strings.LastIndex(o, "*") > 0 {
+				t.Errorf("%s: the index does not know origins like %q", d.Name, o)
+			}
+		}
+		for name := range strings.FieldsSeq(d.Bucket) {
+			check(d, name)
+		}
+		for _, g := range d.Global {
+			name, _, _ := strings.Cut(g, ":")
+			check(d, name)
+		}
+		for j := range d.Quotas {
+			q := &d.Quotas[j]
+			stars, names := 0, 0
+			for r := range numRoles {
+				for name := range strings.FieldsSeq(q.names(r)) {
+					check(d, name)
+					names++
+					stars += strings.Count(name, "*")
+				}
+			}
+			if names == 0 || stars != 0 && stars != names {
+				t.Errorf("%s: %d names, %d of them patterns", d.Name, names, stars)
+			}
+		}
+	}
+}
+
+func TestHostileFieldsAreBounded(t *testing.T) {
+	h := http.Header{}
+	for i := range 500 {
+		h.Set(fmt.Sprintf("X-RateLimit-Limit-D%d", i), "10")
+		h.Set(fmt.Sprintf("X-RateLimit-Remaining-D%d", i), "5")
+	}
+	h.Set("X-App-Rate-Limit", strings.Repeat("10:1,", 100_000))
+	h.Set("X-App-Usage", strings.Repeat(`[`, 100_000))
+	own := []Dialect{{Name: "own", Quotas: []QuotaFields{{Limit: "x-*"}}}}
+	for _, own := range [][]Dialect{nil, own} {
+		a := announcementOf("https://api.example.org", 200, h, nil, time.Unix(0, 0), own)
+		if len(a.Policies) == 0 || len(a.Policies) > 64 || len(a.Limits) > 64 {
+			t.Errorf("%d policies, %d limits", len(a.Policies), len(a.Limits))
+		}
+	}
+	list := make([]string, 500)
+	for i := range list {
+		list[i] = fmt.Sprintf("%d:%d", i+1, i+1)
+	}
+	a := dialectsOf("https://api.example.org", 200, "", nil, "X-App-Rate-Limit", strings.Join(list, ","), "X-Sentry-Rate-Limits", strings.Join(list, ","))
+	if len(a.Policies) > 64 || len(a.Limits) > 64 {
+		t.Errorf("%d policies, %d limits", len(a.Policies), len(a.Limits))
+	}
+}
+
+func TestBodyDialects(t *testing.T) {
+	own := []Dialect{
+		{Name: "here", Origins: []string{"*.example.org"}, Body: func(int, http.Header, []byte) (Announcement, bool) { return Announcement{}, false }},
+		{Name: "elsewhere", Origins: []string{"*.example.com"}, Body: func(int, http.Header, []byte) (Announcement, bool) { return Announcement{}, false }},
+	}
+	for origin, want := range map[string]string{
+		"https://api.stackexchange.com": "stackexchange",
+		"https://shop.myshopify.com":    "shopify-graphql",
+		"https://api.example.org":       "here",
+		"https://api.example.net":       "",
+	} {
+		var names []string
+		for _, d := range bodyDialects(origin, own) {
+			names = append(names, d.Name)
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%s: %q, want %q", origin, got, want)
+		}
+	}
+}
+
+func TestBodiesThatSayNothing(t *testing.T) {
+	for _, body := range []string{
+		"", "{", "null", `"backoff"`, `{"backoff":-1}`, `{"backoff":"x"}`, `{"quota_remaining":-5}`, `{"items":[]}`,
+		`{"backoff":99999999999}`,
+	} {
+		if a, ok := StackExchange.Body(200, nil, []byte(body)); ok {
+			t.Errorf("%s: %v", body, a)
+		}
+	}
+	for _, body := range []string{
+		"", "{", `"extensions"`, `{"extensions":{}}`, `{"extensions":{"cost":{}}}`, `{"extensions":{"cost":{"throttleStatus":null}}}`,
+		`{"extensions":{"cost":{"throttleStatus":{}}}}`,
+		`{"extensions":{"cost":{"throttleStatus":{"maximumAvailable":1000,"currentlyAvailable":10,"restoreRate":0}}}}`,
+		`{"extensions":{"cost":{"throttleStatus":{"maximumAvailable":1000,"currentlyAvailable":-1,"restoreRate":50}}}}`,
+		`{"extensions":{"cost":{"throttleStatus":{"maximumAvailable":1000,"currentlyAvailable":1001,"restoreRate":50}}}}`,
+		`{"extensions":{"cost":{"throttleStatus":{"maximumAvailable":1e300,"currentlyAvailable":1,"restoreRate":50}}}}`,
+		`{"extensions":{"cost":{"throttleStatus":{"maximumAvailable":1000,"currentlyAvail`,
+	} {
+		if a, ok := ShopifyGraphQL.Body(200, nil, []byte(body)); ok {
+			t.Errorf("%s: %v", body, a)
+		}
+	}
+}
+
+func TestWantsBody(t *testing.T) {
+	own := []Dialect{{Name: "own", Origins: []string{"*.example.org"}, Refusals: []Refusal{{Status: 409, Body: "busy"}}}}
+	for _, tt := range []struct {
+		origin string
+		status int
+		field  string
+		want   bool
+	}{
+		{"https://api.linear.app", 400, "", true},
+		{"https://api.linear.app", 200, "", false},
+		{"https://api.linear.app", 404, "", false},
+		{"https://api.example.com", 400, "", false},
+		{"https://git.example.com", 403, "X-Github-Request-Id", true},
+		{"https://proxy.example.com", 403, "Sforce-Limit-Info", true},
+		{"https://api.example.org", 409, "", true},
+	} {
+		h := http.Header{}
+		if tt.field != "" {
+			h.Set(tt.field, "x")
+		}
+		if got := wantsBody(tt.origin, tt.status, h, own); got != tt.want {
+			t.Errorf("wantsBody(%s, %d, %s) = %v", tt.origin, tt.status, tt.field, got)
+		}
+	}
+}

@@ -6,7 +6,9 @@ import "time"
 type Kind int
 
 const (
-	eventMuchWaited Kind = iota // logged alone: the sum of waits has become worth a warning
+	// These two are logged alone.
+	eventNested     Kind = iota - 1 // a request waits for what a request it is made for holds
+	eventMuchWaited                 // the sum of waits has become worth a warning
 
 	EventWaiting   // a request has to wait; Cause, Policy, Wait (0: unknown) and Queue say for what
 	EventAdmitted  // a request may go; Wait is how long it waited

@@ -63,14 +63,17 @@ func (p *partition) answered(now time.Time, pm *Permit) {
 func (p *partition) accepted(now time.Time, pm *Permit, told bool) {
 	o := p.origin
 	p.lastWell = now
-	p.backoff.n = 0
-	if !pm.start.Before(o.backoff.began) {
-		o.backoff.n = 0
+	if pm.start.After(p.backoff.began) {
+		p.backoff.over()
 	}
-	if p.pause.doubtful {
+	if pm.start.After(o.backoff.began) {
+		o.backoff.over()
+	}
+	if p.pause.doubtful && (pm.path != p.pause.path || pm.start.After(p.pause.began)) {
 		p.pause.end() // not an outage: something here succeeds
 	}
 	p.cap.well()
+	p.learnAccepted(now, pm)
 	p.opening.well(now, pm.start, pm.serial, told)
 	if p.opening.limit == 0 && len(o.known) == 0 {
 		o.opened = true
@@ -92,13 +95,14 @@ func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement) (to
 		if s == nil && lim.PartitionKey != "" {
 			s = p.slot(SourceAnnounced, lim.Policy, "", "") // the policy names no partition key
 		}
+		made := s == nil || s.lastSaid.Equal(now) && s.ledger.said.IsZero()
 		if s == nil {
 			s = p.announced(now, Policy{Name: lim.Policy, Unit: cmp.Or(lim.Unit, UnitRequests), PartitionKey: lim.PartitionKey})
 		}
 		if s == nil {
 			continue
 		}
-		s.lastSaid = now
+		s.lastSaid, s.onRefusals = now, a.Refused && (made || s.onRefusals)
 		told = told || lim.Remaining >= 0
 		p.hearLimit(now, pm, s, lim, a.Refused)
 	}
@@ -214,20 +218,47 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 		b = &o.backoff
 	}
 	before := b.began
-	fresh := b.event(now, pm.start)
-	if hint := hintOf(a, o.limits.IgnoreHeaders); hint > 0 {
+	fresh := b.event(now, pm.start) && !pm.doubted
+	limit := !p.explains(a) && p.learner.suspects(pm, status)
+	if limit {
+		p.learnRefused(now, pm, fresh)
+	}
+	hint := hintOf(a, o.limits.IgnoreHeaders)
+	switch {
+	case hint > 0:
 		p.refusedUntil(now, pm, hint, fresh, whole, b.n, a)
-		return
+	case p.inFlightLearned() != nil:
+		// It goes again when another one ends.
+	case limit && p.learner.low > 0:
+		if wait := p.learner.pauseFor(now, b.n); fresh && p.pause.extend(now.Add(wait)) {
+			p.opening.restart(now)
+			p.paused(now, Event{Cause: CausePolicy, Policy: learnedPolicy, Wait: wait, InARow: b.n})
+		}
+	default:
+		if fresh || b.blind == 0 {
+			b.blind++
+		}
+		wait := backoffWait(b.blind, o.limits.MinBackoff, o.limits.MaxBackoff)
+		pm.retryAt = now.Add(wait)
+		if fresh && (limit || !p.succeededSince(before, now)) && p.pause.extend(now.Add(wait)) {
+			p.pause.doubtful, p.pause.path, p.pause.began, p.pause.tried = true, pm.path, now, false
+			p.paused(now, Event{Cause: CausePause, Wait: wait, InARow: b.n})
+		}
 	}
-	wait := backoffWait(b.n, o.limits.MinBackoff, o.limits.MaxBackoff)
-	pm.retryAt = latest(pm.retryAt, now.Add(wait))
-	if !fresh || p.succeededSince(before, now) {
-		return
+}
+
+// explains reports whether a refusal is what an announced policy foretold, so
+// that there is nothing to learn.
+func (p *partition) explains(a *Announcement) bool {
+	if p.origin.limits.IgnoreHeaders {
+		return false
 	}
-	if p.pause.extend(now.Add(wait)) {
-		p.pause.doubtful, p.pause.path, p.pause.tried = true, pm.path, false
-		p.paused(now, Event{Cause: CausePause, Wait: wait, InARow: b.n})
+	for _, l := range a.Limits {
+		if l.Remaining == 0 {
+			return true
+		}
 	}
+	return len(a.Violated) > 0
 }
 
 // hintOf returns how long a refusal asks to wait; 0: it does not say. What

@@ -70,6 +70,9 @@ func (p *partition) judge(now time.Time, a *ask, n int, units int64) verdict {
 			p.opening.start(now)
 			p.news = true
 		}
+		if s.source == SourceAnnounced && p.shared.judges() {
+			continue
+		}
 		at, known := s.free(now, p.cost(s, a)+p.costAhead(s, n, units), n == 0 && p.queue.len > 1)
 		v.hold(at, known, CausePolicy, s.policy.Name)
 	}
@@ -143,7 +146,7 @@ func (p *partition) admit(now time.Time, a *ask) *Permit {
 	o := p.origin
 	pm := &Permit{p: p, start: now, path: a.path, number: a.number, attempt: a.attempt}
 	pm.charges = pm.inline[:0]
-	pm.slots = o.limits.MaxConcurrent > 0 || o.limits.MinPause > 0
+	pm.slots = o.limits.MaxConcurrent > 0 || o.limits.MinPause > 0 || p.cap.limit > 0
 	for _, s := range p.slots {
 		if s.enforced() {
 			pm.charges = append(pm.charges, s.take(now, p.cost(s, a)))
@@ -155,12 +158,13 @@ func (p *partition) admit(now time.Time, a *ask) *Permit {
 	pm.serial = p.opening.take(now)
 	pm.grant = p.shared.use()
 	if p.pause.doubtful && p.pause.holds(now) {
-		p.pause.tried = true
+		p.pause.tried, pm.doubted = true, true
 	}
 	pm.lastStart, o.lastStart = o.lastStart, now
 	o.inFlight++
 	p.inFlight.add(pm)
 	p.unanswered++
+	pm.level = p.unanswered
 	pm.waited = now.Sub(a.arrived)
 	o.waited += pm.waited
 	p.waited += pm.waited
@@ -388,7 +392,7 @@ func (p *partition) settleDeadlines(now time.Time) {
 		if w.deadline.IsZero() {
 			return
 		}
-		if v := p.judge(now, &w.ask, n, units); v.at.After(w.deadline) {
+		if v := p.judge(now, &w.ask, n, units); w.late(v.at) {
 			p.leave(w)
 			w.resolve(nil, p.tooLate(now, &w.ask, v))
 		}
@@ -397,6 +401,12 @@ func (p *partition) settleDeadlines(now time.Time) {
 	for _, w := range append([]*waiter(nil), p.parked...) {
 		late(w, 0, 0)
 	}
+}
+
+// late reports whether an instant is too late to start at: a request can wait
+// until MaxWait is over, but must start before its context's deadline.
+func (a *ask) late(at time.Time) bool {
+	return !a.deadline.IsZero() && (at.After(a.deadline) || at.Equal(a.deadline) && !a.maxWait)
 }
 
 // tooLate is the error for a request that cannot start before its deadline.

@@ -127,10 +127,14 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 		return l.left
 	case p.Quota == 0:
 		return unlimited
-	case l.fresh || p.Window == 0:
+	case p.Window == 0:
 		return p.Quota - l.inEpoch
 	}
-	return p.Quota - l.own.used(now, p.Window)
+	room := p.Quota - l.own.used(now, p.Window)
+	if l.fresh {
+		room = max(room, p.Quota-l.inEpoch)
+	}
+	return room
 }
 
 // free returns the instant from which n units may be sent, as far as is
@@ -154,7 +158,7 @@ func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Tim
 	switch {
 	case now.Before(l.closed):
 		at = l.closed // even where less would do
-	case l.shape == shapeSliding, at.IsZero() && !l.stated && !l.fresh && p.Window > 0:
+	case l.shape == shapeSliding, at.IsZero() && !l.stated && p.Window > 0:
 		if at, known = l.own.back(now, n-room, p.Window); !known && l.own.inFlight == 0 {
 			return now, true // others hold it all: see what the origin says
 		}

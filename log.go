@@ -19,7 +19,7 @@ func (k Kind) level() (slog.Level, bool) {
 	switch k {
 	case EventWaiting, EventLearned:
 		return slog.LevelDebug, true
-	case EventPaused, EventDegraded, eventMuchWaited:
+	case EventPaused, EventDegraded, eventMuchWaited, eventNested:
 		return slog.LevelWarn, true // or info: see tell
 	}
 	return 0, false
@@ -27,7 +27,7 @@ func (k Kind) level() (slog.Level, bool) {
 
 // listens reports whether anyone would be told of an event.
 func (r *Registry) listens(k Kind) bool {
-	if r.config.OnEvent != nil && k != eventMuchWaited {
+	if r.config.OnEvent != nil && k > eventMuchWaited {
 		return true
 	}
 	l, ok := k.level()
@@ -37,7 +37,7 @@ func (r *Registry) listens(k Kind) bool {
 // tell logs an event and calls the user's function. No lock is held.
 func (r *Registry) tell(e *Event) {
 	r.logEvent(e)
-	if r.config.OnEvent != nil && e.Kind != eventMuchWaited {
+	if r.config.OnEvent != nil && e.Kind > eventMuchWaited {
 		r.config.OnEvent(*e)
 	}
 }
@@ -64,6 +64,9 @@ func (r *Registry) logEvent(e *Event) {
 		} else {
 			log.LogAttrs(ctx, slog.LevelInfo, "heed: shared ledger back", slog.String("origin", e.Origin))
 		}
+	case eventNested:
+		log.LogAttrs(ctx, slog.LevelWarn, "heed: a request waits for a slot that the request it is made for holds", slog.String("origin", e.Origin),
+			slog.String("cause", e.Cause.String()))
 	case eventMuchWaited:
 		log.LogAttrs(ctx, slog.LevelWarn, "heed: requests have waited long in all", slog.String("origin", e.Origin), slog.Duration("waited_in_all", e.Total))
 	}

@@ -16,8 +16,9 @@ type pause struct {
 	// A refusal without a hint holds its partition only as long as nothing
 	// else there succeeds.
 	doubtful bool
-	path     string // what was refused
-	tried    bool   // another path has been let through to see
+	path     string    // what was refused …
+	began    time.Time // … and when
+	tried    bool      // another path has been let through to see
 }
 
 // holds reports whether the pause still holds at now.
@@ -48,13 +49,14 @@ func (p *pause) over(now time.Time) bool {
 // A backoff counts refusal events in a row.
 type backoff struct {
 	n     int       // events since the last accepted answer
+	blind int       // those that gave no hint
 	began time.Time // when the latest event began
 }
 
 // event counts a refusal of a request sent at start, and reports whether it
 // is news or one more answer of an event already counted.
 func (b *backoff) event(now, start time.Time) bool {
-	if b.n > 0 && start.Before(b.began) {
+	if b.n > 0 && !start.After(b.began) {
 		return false
 	}
 	b.n++
@@ -62,7 +64,10 @@ func (b *backoff) event(now, start time.Time) bool {
 	return true
 }
 
-// wait is how long a refusal without a hint asks to wait after n in a row:
+// over says that an answer was accepted.
+func (b *backoff) over() { b.n, b.blind = 0, 0 }
+
+// backoffWait is how long a refusal without a hint asks to wait after n in a row:
 // min·2ⁿ⁻¹ up to most, and up to a tenth longer, so that many clients do not
 // come back at once.
 func backoffWait(n int, least, most time.Duration) time.Duration {

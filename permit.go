@@ -19,18 +19,20 @@ type Permit struct {
 	serial  uint32 // of the opening it went under
 	waited  time.Duration
 	grant   Grant // of a shared ledger; nil: there is none
+	level   int   // unanswered requests of the partition when it went, itself included
 
 	charges   []charge
 	inline    [3]charge // so that the usual few need no memory of their own
 	lastStart time.Time // the origin's, before this one
 	answered  bool
+	observed  bool
 	over      bool
+	doubted   bool      // sent during a pause, to see whether another path is refused too
 	retryAt   time.Time // refused without a hint: its own next try is not before this
 
 	older, younger *Permit // in the partition's flights
 
 	body    io.ReadCloser // the response's, once it came
-	length  int64         // its announced length; negative: not announced
 	counts  bool          // a policy counts its bytes
 	slots   bool          // its origin has slots that can run out
 	content atomic.Int64  // bytes of the request's and the response's content
@@ -71,7 +73,7 @@ func (f *flights) remove(pm *Permit) {
 // Observe learns from the answer's status and fields, and reports what they
 // say. Where the answer is a refusal with a problem document, it looks at that
 // too and puts the body back. Observe does not end the permit: its request is
-// in flight until [Permit.Release].
+// in flight until [Permit.Release]. A second answer teaches nothing.
 func (pm *Permit) Observe(resp *http.Response) Announcement {
 	now := time.Now()
 	if pm.p == nil {
@@ -95,6 +97,12 @@ func (pm *Permit) learn(now time.Time, status int, a *Announcement) {
 	o := pm.p.origin
 	o.mu.Lock()
 	defer o.unlock()
+	if status != 0 {
+		if pm.observed {
+			return
+		}
+		pm.observed = true
+	}
 	before, first := pm.p.pauses(), status != 0 && !pm.answered
 	pm.p.hear(now, pm, status, a)
 	pm.tellLedger(now, a, first, before)
@@ -169,15 +177,6 @@ func (pm *Permit) bytes() int64 {
 	return pm.content.Load()
 }
 
-// needs reports whether a policy counts the request's bytes, and whether its
-// origin has slots that can run out.
-func (pm *Permit) needs() (counts, slots bool) {
-	if pm.p == nil {
-		return false, false
-	}
-	return pm.counts, pm.slots
-}
-
 // ownRetryAt is the instant before which a refused request is not to be tried
 // again, whatever the limits it shares say; zero: none.
 func (pm *Permit) ownRetryAt() time.Time {
@@ -187,10 +186,10 @@ func (pm *Permit) ownRetryAt() time.Time {
 	return pm.retryAt
 }
 
-// backoffs are the shortest and the longest wait without a hint.
-func (pm *Permit) backoffs() (least, most time.Duration) {
+// limits are what the user asks for the permit's origin.
+func (pm *Permit) limits() *Limits {
 	o := pm.p.origin
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.limits.MinBackoff, o.limits.MaxBackoff
+	return o.limits
 }

@@ -152,6 +152,7 @@ type ask struct {
 	notBefore time.Time // its own wait before another try; zero: none
 	deadline  time.Time // it must start before; zero: none
 	maxWait   bool      // the deadline is Limits.MaxWait's, not the context's
+	inLine    func()    // what to do once it is put in line; nil: nothing
 }
 
 // units is how many requests the ask counts as.

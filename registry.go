@@ -115,7 +115,7 @@ func (r *Registry) Acquire(ctx context.Context, req *http.Request) (*Permit, err
 }
 
 // acquire is Acquire for one attempt of a request; a carries what earlier
-// attempts left: number, notBefore, attempt.
+// attempts left: number, notBefore, attempt, status.
 func (r *Registry) acquire(ctx context.Context, req *http.Request, a ask) (*Permit, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -127,17 +127,30 @@ func (r *Registry) acquire(ctx context.Context, req *http.Request, a ask) (*Perm
 	a.opts = optionsOf(ctx)
 	a.path, a.req = pathOf(req), req
 	a.arrived = time.Now()
+	a.charged = len(a.opts.costs) > 0 && r.chargedHere(req)
 	p := r.enter(req, a.arrived)
-	a.charged = len(a.opts.costs) > 0 && r.chargedHere(req, p.origin)
 	w, pm, err := p.ask(ctx, &a)
+	told := false
+	defer func() {
+		switch {
+		case told: // nearly always
+		case w != nil: // a function of the user's panicked
+			w.abandon(time.Now())
+		case pm != nil:
+			pm.Cancel()
+		}
+	}()
 	p.origin.unlock()
-	if w == nil {
-		return pm, err
+	if w != nil {
+		if a.inLine != nil {
+			a.inLine()
+		}
+		pm, err = w.wait(ctx)
+		a.opts.trace.waited(time.Since(a.arrived), w.cause, w.policy)
+		p.origin.mu.Lock()
+		p.origin.unlock()
 	}
-	pm, err = w.wait(ctx)
-	a.opts.trace.waited(time.Since(a.arrived), w.cause, w.policy)
-	p.origin.mu.Lock()
-	p.origin.unlock()
+	told = true
 	return pm, err
 }
 
@@ -183,8 +196,12 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 		return nil, nil, p.refusal(now, v, ReasonNoWait)
 	case o.limits.MaxQueue > 0 && !p.shared.busy() && o.waiting >= o.limits.MaxQueue:
 		return nil, nil, p.refusal(now, v, ReasonQueueFull)
-	case !a.deadline.IsZero() && v.at.After(a.deadline):
+	case a.late(v.at):
 		return nil, nil, p.tooLate(now, a, v)
+	}
+	if v.events && !v.asks && !o.nested && o.heldBy(ctx) {
+		o.nested = true
+		p.emit(Event{Kind: eventNested, Time: now, Cause: v.cause})
 	}
 	w := &waiter{ask: *a, ctx: ctx, home: p, ready: make(chan struct{}), cause: v.cause, policy: v.policy}
 	p.join(now, w)
@@ -198,6 +215,13 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 		p.emit(Event{Kind: EventWaiting, Time: now, Cause: v.cause, Policy: v.policyName(), Wait: v.at.Sub(now), Total: o.waited, Attempt: a.attempt})
 	}
 	return w, nil, nil
+}
+
+// heldBy reports whether ctx is that of a request in flight at the origin,
+// one that holds a slot of it.
+func (o *origin) heldBy(ctx context.Context) bool {
+	pm, ok := ctx.Value(holderKey{}).(*Permit)
+	return ok && pm.p.origin == o && !pm.over
 }
 
 // wait waits for w's turn, for as long as ctx and MaxWait allow.
@@ -214,43 +238,66 @@ func (w *waiter) wait(ctx context.Context) (*Permit, error) {
 	case <-ctx.Done():
 	case <-expired:
 	}
-	p := w.home
-	o := p.origin
 	now := time.Now()
+	reason := ReasonDeadline
+	if ctx.Err() == nil {
+		if reason = ReasonMaxWait; !w.lastChance(now) {
+			return w.permit, w.err
+		}
+	} else {
+		if w.abandon(now); w.err != nil {
+			return nil, w.err
+		}
+		if cause := context.Cause(ctx); cause != context.DeadlineExceeded {
+			return nil, cause
+		}
+	}
+	v := verdict{at: now, cause: w.cause, policy: w.policy}
+	return nil, &LimitError{Origin: w.home.origin.name, Policy: v.policyName(), Wait: now.Sub(w.arrived), Reason: reason, Cause: w.cause}
+}
+
+// abandon takes w out of line, or gives back what it was granted meanwhile.
+func (w *waiter) abandon(now time.Time) {
+	o := w.home.origin
 	o.mu.Lock()
 	select {
-	case <-w.ready: // meanwhile
+	case <-w.ready:
 		o.mu.Unlock()
 		if w.permit != nil {
 			w.permit.Cancel()
 		}
-		if ctx.Err() == nil || w.err != nil {
-			return nil, w.err
-		}
 	default:
-		p.leave(w)
-		p.wake(now)
+		w.home.leave(w)
+		w.home.wake(now)
 		o.mu.Unlock()
 	}
-	if ctx.Err() != nil && context.Cause(ctx) != context.DeadlineExceeded {
-		return nil, context.Cause(ctx)
-	}
-	reason := ReasonDeadline
-	if ctx.Err() == nil {
-		reason = ReasonMaxWait
-	}
-	v := verdict{at: now, cause: w.cause, policy: w.policy}
-	return nil, &LimitError{Origin: o.name, Policy: v.policyName(), Wait: now.Sub(w.arrived), Reason: reason, Cause: w.cause}
 }
 
-// chargedHere reports whether a cost set for a request holds at origin o: it
-// does at the first origin of a chain of redirects alone.
-func (r *Registry) chargedHere(req *http.Request, o *origin) bool {
+// lastChance takes w out of line where it may not go at now either, and
+// reports whether it did.
+func (w *waiter) lastChance(now time.Time) bool {
+	o := w.home.origin
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	w.home.wake(now)
+	select {
+	case <-w.ready:
+		return false
+	default:
+		w.home.leave(w)
+		w.home.wake(now)
+		return true
+	}
+}
+
+// chargedHere reports whether a cost set for a request holds at its origin: it
+// does at the first origin of a chain of redirects alone. No lock is held.
+func (r *Registry) chargedHere(req *http.Request) bool {
 	first := req
 	for first.Response != nil && first.Response.Request != nil {
 		first = first.Response.Request
 	}
-	return first == req || r.nameOf(first) == o.name
+	return first == req || r.nameOf(first) == r.nameOf(req)
 }
 
 // nameOf returns the name of the origin whose limits a request shares.
@@ -472,13 +519,13 @@ func (r *Registry) all() []*origin {
 func (r *Registry) Check(req *http.Request) Decision {
 	r.init()
 	now := time.Now()
+	a := ask{opts: optionsOf(req.Context()), path: pathOf(req), number: r.number.Load() + 1, arrived: now}
+	a.charged = len(a.opts.costs) > 0 && r.chargedHere(req)
 	p := r.enter(req, now)
 	if p.origin.limits.Unlimited {
 		p.origin.unlock()
 		return Decision{Allowed: true, Remaining: -1}
 	}
-	a := ask{opts: optionsOf(req.Context()), path: pathOf(req), number: r.number.Load() + 1, arrived: now}
-	a.charged = len(a.opts.costs) > 0 && r.chargedHere(req, p.origin)
 	n, units := p.queue.ahead(&a)
 	v := p.judge(now, &a, n, units)
 	if n > 0 {
@@ -555,10 +602,10 @@ func (r *Registry) Reset(origin string) (err error) {
 func (o *origin) reset(now time.Time) {
 	o.pause.end()
 	o.backoff, o.lastStart, o.lastEnd = backoff{}, time.Time{}, time.Time{}
-	o.known, o.opened, o.waited, o.warned = nil, false, 0, false
+	o.known, o.opened, o.waited, o.warned, o.nested = nil, false, 0, false, false
 	for _, p := range o.partitions {
 		p.pause.end()
-		p.backoff, p.cap, p.smoother = backoff{}, concurrency{}, smoother{}
+		p.backoff, p.cap, p.smoother, p.learner = backoff{}, concurrency{}, smoother{}, learner{}
 		p.opening = opening{serial: p.opening.serial + 1}
 		p.slots = nil
 		p.configure()

@@ -2,7 +2,9 @@ package heed
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
@@ -13,9 +15,9 @@ import (
 //
 // By default a request is tried again where its answer is a refusal (429, 503
 // or what the origin's dialect marks as one), its body can be replayed, and,
-// for a 503 or another server error, its method is idempotent (RFC 9110,
-// section 9.2.2) or it has an Idempotency-Key. A server's x-should-retry:
-// false is obeyed.
+// for anything but a 429, its method is idempotent (RFC 9110, section 9.2.2)
+// or it has an Idempotency-Key. A server's x-should-retry: false is obeyed.
+// A refusal that is not tried again comes back as the response it is.
 type Retry struct {
 	Max int // tries after the first; 0: 4; negative: none
 
@@ -29,13 +31,10 @@ type Retry struct {
 const defaultRetries = 4
 
 func (r *Retry) max() int {
-	switch {
-	case r.Max == 0:
+	if r.Max == 0 {
 		return defaultRetries
-	case r.Max < 0:
-		return 0
 	}
-	return r.Max
+	return max(r.Max, 0)
 }
 
 // triesAgain reports whether what came of an attempt is worth another one.
@@ -45,17 +44,24 @@ func (t *Transport) triesAgain(req *http.Request, out *outcome) bool {
 		return false
 	case out.err == nil && !out.said.Refused && t.Retry.Check == nil: // nearly all
 		return false
-	case t.Retry.Max < 0, out.said.NoRetry, optionsOf(req.Context()).noRetry, req.Context().Err() != nil, !replayable(req):
+	case t.Retry.Max < 0, out.said.NoRetry, optionsOf(req.Context()).noRetry, req.Context().Err() != nil:
 		return false
-	}
-	turnedAway := out.err == nil && out.said.Refused && out.resp.StatusCode < 500
-	if !turnedAway && !idempotent(req) {
+	case !replayable(req):
+		return false
+	case !idempotent(req) && (out.err != nil || out.resp.StatusCode != http.StatusTooManyRequests):
 		return false // the server may have acted on it
+	case t.Retry.Check == nil:
+		return out.said.Refused
 	}
-	if t.Retry.Check != nil {
-		return t.Retry.Check(req, out.resp, out.err)
-	}
-	return out.said.Refused
+	panicked := true
+	defer func() {
+		if panicked {
+			out.drop()
+		}
+	}()
+	again := t.Retry.Check(req, out.resp, out.err)
+	panicked = false
+	return again
 }
 
 // replayable reports whether req's body can be sent again.
@@ -64,7 +70,7 @@ func replayable(req *http.Request) bool {
 }
 
 // idempotent reports whether req can be repeated though it may have been
-// acted on: as net/http decides it.
+// acted on: as net/http decides it, and for PUT and DELETE too.
 func idempotent(req *http.Request) bool {
 	switch req.Method {
 	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
@@ -77,62 +83,123 @@ func idempotent(req *http.Request) bool {
 	return ok
 }
 
-// tryAgain hands a request whose first attempt is over to go-retryablehttp,
-// that attempt's outcome as its attempt 0. What go-retryablehttp and the
-// http.Client inside it see are stand-ins: redirects, cookies, bodies and
-// connections are none of their business.
-func (t *Transport) tryAgain(req *http.Request, first outcome) (*http.Response, error) {
-	tries := &tries{t: t, req: req, last: first, attempt: 1}
-	client := retryablehttp.Client{
-		HTTPClient:   &http.Client{Transport: tries},
-		RetryMax:     t.Retry.max(),
-		CheckRetry:   tries.next,
-		Backoff:      func(_, _ time.Duration, _ int, _ *http.Response) time.Duration { return 0 }, // next has waited
-		ErrorHandler: retryablehttp.PassthroughErrorHandler,
-	}
-	standIn := &http.Request{Method: http.MethodGet, URL: req.URL, Header: http.Header{}}
-	// The response is a stand-in, and the error one that tries knows better.
-	_, _ = client.Do(&retryablehttp.Request{Request: standIn.WithContext(req.Context())})
-	if tries.permit != nil {
-		tries.permit.Cancel()
-	}
-	if tries.last.resp == nil && tries.last.err == nil {
-		return nil, context.Cause(req.Context()) // cancelled between leave and the attempt
-	}
-	return tries.last.resp, tries.last.err
-}
-
-// tries is the attempts at one request. It is the RoundTripper that
-// go-retryablehttp sends through, for this request alone.
+// tries is the further attempts at one request. It is the RoundTripper that
+// go-retryablehttp sends through, for this request alone, and its CheckRetry.
 type tries struct {
 	t       *Transport
 	req     *http.Request
-	last    outcome // of the latest attempt
-	attempt int     // its number, from 1
-	permit  *Permit // for the next attempt; nil: none yet
+	last    outcome       // of the latest attempt
+	attempt int           // its number, from 1
+	permit  *Permit       // for the next attempt; nil: none yet
+	again   *http.Request // to send then
+}
+
+// tryAgain hands a request whose first attempt is over to go-retryablehttp,
+// that attempt's outcome as its attempt 0. The requests and responses that
+// go-retryablehttp and the http.Client inside it see are stand-ins: redirects,
+// cookies, bodies and connections are none of their business.
+func (t *Transport) tryAgain(req *http.Request, first outcome) (*http.Response, error) {
+	r := &tries{t: t, req: req, last: first, attempt: 1}
+	panicked := true
+	defer func() {
+		r.unused()
+		if panicked {
+			r.last.drop()
+		}
+	}()
+	client := retryablehttp.Client{
+		HTTPClient:   &http.Client{Transport: r},
+		RetryMax:     t.Retry.max(),
+		CheckRetry:   r.next,
+		Backoff:      func(_, _ time.Duration, _ int, _ *http.Response) time.Duration { return 0 }, // next has waited
+		ErrorHandler: retryablehttp.PassthroughErrorHandler,
+	}
+	standIn := &http.Request{Method: http.MethodGet, URL: standInURL, Header: http.Header{}}
+	// What it returns is a stand-in too. r.last is the truth.
+	_, _ = client.Do(&retryablehttp.Request{Request: standIn.WithContext(req.Context())})
+	if r.permit != nil { // the context ended between leave and the attempt, or the body could not be replayed
+		r.giveUp()
+	}
+	panicked = false
+	return r.last.resp, r.last.err
+}
+
+var standInURL = &url.URL{Scheme: "http", Host: "heed.invalid"}
+
+// next decides whether there is another attempt, and waits for leave to make
+// it with the refusal in hand: where it cannot start in time, or for whatever
+// other reason is not to be made, the refusal goes back whole.
+func (r *tries) next(ctx context.Context, _ *http.Response, _ error) (bool, error) {
+	if r.attempt > r.t.Retry.max() || r.attempt > 1 && !r.t.triesAgain(r.req, &r.last) {
+		return false, nil
+	}
+	sent := r.last.permit
+	sent.Release() // the next attempt must not wait for the slot of this one
+	a := ask{
+		attempt: r.attempt + 1, number: sent.number, notBefore: r.notBefore(),
+		inLine: func() { hold(r.last.resp) }, // so that the wait does not pin its connection
+	}
+	if r.last.resp != nil {
+		a.status = r.last.resp.StatusCode
+	}
+	var err error
+	if r.permit, err = r.t.registry().acquire(ctx, r.req, a); err != nil {
+		r.giveUp()
+		return false, nil
+	}
+	r.again, err = replay(r.req)
+	return err == nil, nil
 }
 
 // RoundTrip makes the next attempt, with the permit that next has waited for.
 func (r *tries) RoundTrip(*http.Request) (*http.Response, error) {
-	if r.permit != nil { // else the first attempt, which is over
-		pm := r.permit
+	if pm := r.permit; pm != nil { // else the first attempt, which is over
 		r.permit = nil
 		r.attempt++
-		req, err := replay(r.req)
-		if err != nil {
-			pm.Cancel()
-			r.last = outcome{err: err}
-		} else {
-			r.last = r.t.send(req, pm)
-			if r.last.resp != nil {
-				r.last.resp.Request = r.req
-			}
+		drain(r.last.resp)
+		r.last = r.t.send(r.again, pm)
+		if r.last.resp != nil {
+			r.last.resp.Request = r.req
 		}
 	}
 	if r.last.err != nil {
 		return nil, r.last.err
 	}
 	return &http.Response{StatusCode: r.last.resp.StatusCode, ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: http.NoBody}, nil
+}
+
+// notBefore is this request's own wait before it is tried again; zero where
+// what it shares with others decides alone.
+func (r *tries) notBefore() time.Time {
+	pm, said := r.last.permit, &r.last.said
+	if said.Refused {
+		return pm.ownRetryAt()
+	}
+	l := pm.limits()
+	wait := backoffWait(r.attempt, l.MinBackoff, l.MaxBackoff)
+	if hint := min(said.RetryAfter, l.MaxRetryAfter); hint > 0 {
+		wait = hint + pauseJitter(hint)
+	}
+	return time.Now().Add(wait)
+}
+
+// giveUp has the latest outcome go back, unless the request was cancelled.
+func (r *tries) giveUp() {
+	if ctx := r.req.Context(); errors.Is(ctx.Err(), context.Canceled) {
+		drain(r.last.resp)
+		r.last = outcome{err: context.Cause(ctx), permit: r.last.permit}
+	}
+}
+
+// unused gives back what next got for an attempt that is not made.
+func (r *tries) unused() {
+	if r.permit == nil {
+		return
+	}
+	defer r.permit.Cancel()
+	if r.again != nil && r.again.Body != nil {
+		r.again.Body.Close()
+	}
 }
 
 // replay returns req with its body from the start.
@@ -147,49 +214,4 @@ func replay(req *http.Request) (*http.Request, error) {
 	again := req.WithContext(req.Context())
 	again.Body = body
 	return again, nil
-}
-
-// next decides whether there is another attempt, and waits for leave to make
-// it with the refusal in hand: where it cannot start in time, or for whatever
-// other reason is not to be made, the refusal goes back whole.
-func (r *tries) next(ctx context.Context, _ *http.Response, _ error) (bool, error) {
-	if r.attempt > r.t.Retry.max() || !r.t.triesAgain(r.req, &r.last) {
-		return false, nil
-	}
-	hold(r.last.resp)
-	sent := r.last.permit
-	sent.Release() // the next attempt must not wait for the slot of this one
-	a := ask{attempt: r.attempt + 1, number: sent.number, notBefore: r.notBefore(sent)}
-	if r.last.resp != nil {
-		a.status = r.last.resp.StatusCode
-	}
-	pm, err := r.t.registry().acquire(ctx, r.req, a)
-	if err != nil {
-		if ctx.Err() != nil && context.Cause(ctx) != context.DeadlineExceeded {
-			r.discard()
-			r.last = outcome{err: context.Cause(ctx)}
-		}
-		return false, nil
-	}
-	r.discard()
-	r.permit = pm
-	return true, nil
-}
-
-// notBefore is this request's own wait before it is tried again; zero where
-// what it shares with others decides alone.
-func (r *tries) notBefore(sent *Permit) time.Time {
-	if r.last.said.Refused {
-		return sent.ownRetryAt()
-	}
-	least, most := sent.backoffs()
-	return time.Now().Add(backoffWait(r.attempt, least, most))
-}
-
-// discard lets go of a response that is not going back.
-func (r *tries) discard() {
-	if resp := r.last.resp; resp != nil && resp.Body != nil {
-		resp.Body.Close() // hold has read what is worth reading
-	}
-	r.last = outcome{}
 }

@@ -49,6 +49,11 @@ func (p *partition) judgeShared(now time.Time, a *ask, v *verdict) {
 	}
 }
 
+// judges reports whether announced policies are the ledger's business: it
+// knows what other processes heard and sent, which to this one's books is
+// other people's use.
+func (s *sharing) judges() bool { return s != nil && s.lost == nil }
+
 // price is what a costs, in the ledger's terms.
 func (p *partition) price(a *ask) Cost {
 	var estimate int64
@@ -72,7 +77,7 @@ func (p *partition) question(a *ask) *Question {
 		Ahead: max(p.queue.len-1, 0), Latency: p.slowest, MaxWait: l.MaxRetryAfter,
 	}
 	for _, s := range p.slots {
-		if s.source != SourceAnnounced && s.enforced() {
+		if s.source == SourceConfigured {
 			q.Policies = append(q.Policies, s.policy)
 		}
 	}

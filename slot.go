@@ -43,10 +43,11 @@ type slot struct {
 	plan   plan          // how its units are spread over the window
 	demand demand        // how fast requests for it come
 
-	inFlight  int64     // units of requests whose bodies are not over yet
-	lastSaid  time.Time // announced: when last
-	estimate  int64     // content-bytes: what a request is taken to cost
-	resetSaid time.Time // as announced, for show
+	inFlight   int64     // units of requests whose bodies are not over yet
+	lastSaid   time.Time // announced: when last …
+	onRefusals bool      // … and only ever by refusals
+	estimate   int64     // content-bytes: what a request is taken to cost
+	resetSaid  time.Time // as announced, for show
 }
 
 func newSlot(p Policy, s Source) *slot {
@@ -241,8 +242,9 @@ func (s *slot) rest(now time.Time) time.Time {
 }
 
 // faded reports whether an announced policy has not been announced for so
-// long that it no longer holds (its window has passed).
+// long that it no longer holds: its window has passed. One that is announced
+// by refusals alone holds on, for it is kept to.
 func (s *slot) faded(now time.Time) bool {
-	return s.source == SourceAnnounced && s.inFlight == 0 && now.Sub(s.lastSaid) > s.policy.Window &&
+	return s.source == SourceAnnounced && !s.onRefusals && s.inFlight == 0 && now.Sub(s.lastSaid) > s.policy.Window &&
 		!now.Before(s.ledger.until())
 }

@@ -27,6 +27,7 @@ type origin struct {
 	waiting   int
 	waited    time.Duration // in all
 	warned    bool          // that it was much
+	nested    bool          // warned that a request waits for what its parent holds
 	known     []Policy      // announced, for partitions to come
 	opened    bool          // met, and announced nothing: partitions to come need not scout
 
@@ -49,6 +50,7 @@ type partition struct {
 	backoff  backoff
 	cap      concurrency
 	shared   *sharing // nil: this process alone
+	learner  learner
 
 	queue      queue
 	parked     []*waiter // waiting for their own next try, outside the queue

@@ -1,7 +1,6 @@
 package heed
 
 import (
-	"context"
 	"errors"
 	"net"
 	"net/http"
@@ -20,8 +19,13 @@ import (
 //
 // The zero value is ready. Most programs wrap the transport of one
 // [http.Client] and share it; [Transport.Client] does that in one call.
+//
 // Authentication that makes requests of its own goes outside: the Base of an
-// oauth2.Transport is the Transport, not the other way round.
+// oauth2.Transport is the Transport, not the other way round. The other way
+// round works too, save where a request that holds the last of
+// [Limits.MaxConcurrent] (or MinPause's one) has another one made through the
+// same Registry to the same origin: that one can only wait until its context
+// ends. A warning is logged where its context derives from the first one's.
 //
 // A Transport may be used by any number of goroutines. Its fields must not be
 // changed after first use, and it must not be copied.
@@ -63,14 +67,29 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if optionsOf(req.Context()).bypass {
 		return t.base().RoundTrip(req)
 	}
-	first := t.try(req, ask{attempt: 1})
+	first := t.try(req)
 	if !t.triesAgain(req, &first) {
 		return first.resp, first.err
 	}
 	return t.tryAgain(req, first)
 }
 
-// An outcome is what became of one attempt.
+// try waits for leave to send req and sends it.
+func (t *Transport) try(req *http.Request) outcome {
+	var pm *Permit
+	defer func() {
+		if pm == nil && req.Body != nil { // not sent
+			req.Body.Close() // as the contract of RoundTripper asks
+		}
+	}()
+	pm, err := t.registry().acquire(req.Context(), req, ask{attempt: 1})
+	if err != nil {
+		return outcome{err: err}
+	}
+	return t.send(req, pm)
+}
+
+// An outcome is what became of one attempt: a response or an error.
 type outcome struct {
 	resp   *http.Response
 	err    error
@@ -78,86 +97,56 @@ type outcome struct {
 	said   Announcement
 }
 
-// try waits for leave to send req and sends it.
-func (t *Transport) try(req *http.Request, a ask) outcome {
-	pm, err := t.registry().acquire(req.Context(), req, a)
-	if err != nil {
-		if req.Body != nil {
-			req.Body.Close() // as the contract of RoundTripper asks
-		}
-		return outcome{err: err}
-	}
-	return t.send(req, pm)
-}
+var errNoAnswer = errors.New("heed: base transport returned neither a response nor an error")
 
 // send sends req under a permit, which lasts until the response's body is over.
-func (t *Transport) send(req *http.Request, pm *Permit) (out outcome) {
-	out.permit = pm
+func (t *Transport) send(req *http.Request, pm *Permit) outcome {
+	out := outcome{permit: pm}
+	panicked := true // the base, or the user's OnEvent
 	defer func() {
-		if out.resp == nil && out.err == nil { // the base or the user's OnEvent panicked
-			pm.Release()
+		if panicked {
+			out.drop()
 		}
 	}()
 	if tr := optionsOf(req.Context()).trace; tr != nil {
 		tr.Attempts++
 	}
-	resp, err := t.base().RoundTrip(pm.outgoing(req))
-	if err != nil {
-		if resp != nil && resp.Body != nil {
-			resp.Body.Close() // one of response and error
-		}
-		if neverSent(err) {
+	out.resp, out.err = t.base().RoundTrip(pm.outgoing(req))
+	if out.resp == nil && out.err == nil {
+		out.err = errNoAnswer
+	}
+	if out.err == nil {
+		out.resp.Request = req
+		out.said = pm.Observe(out.resp)
+		pm.follow(out.resp)
+	} else {
+		closeBody(out.resp) // one of response and error
+		out.resp = nil
+		if neverSent(out.err) {
 			pm.Cancel()
 		} else {
 			pm.Release()
 		}
-		out.err = err
-		return out
 	}
-	resp.Request = req
-	out.said = pm.observe(resp)
-	out.resp = resp
-	pm.follow(resp)
+	panicked = false
 	return out
+}
+
+// drop lets go of all that an outcome holds.
+func (out *outcome) drop() {
+	defer out.permit.Release()
+	closeBody(out.resp)
+}
+
+func closeBody(resp *http.Response) {
+	if resp != nil && resp.Body != nil {
+		resp.Body.Close()
+	}
 }
 
 // neverSent reports whether an error shows that nothing reached the server.
 func neverSent(err error) bool {
 	var op *net.OpError
 	var dns *net.DNSError
-	return errors.As(err, &op) && op.Op == "dial" || errors.As(err, &dns)
-}
-
-// holderKey is under what a request's context names the permit it was sent
-// with, where slots can run out.
-type holderKey struct{}
-
-// outgoing returns the request to hand to the base: req itself, save where
-// bytes have to be counted or a request made on its behalf could wait for
-// the slot it holds.
-func (pm *Permit) outgoing(req *http.Request) *http.Request {
-	counts, slots := pm.needs()
-	if slots {
-		req = req.WithContext(context.WithValue(req.Context(), holderKey{}, pm))
-	}
-	if counts && req.Body != nil && req.Body != http.NoBody {
-		if !slots {
-			req = req.WithContext(req.Context())
-		}
-		req.Body = &countedBody{req.Body, pm}
-	}
-	return req
-}
-
-// observe is Observe, with the response closed where the user's OnEvent panics.
-func (pm *Permit) observe(resp *http.Response) Announcement {
-	told := false
-	defer func() {
-		if !told && resp.Body != nil {
-			resp.Body.Close()
-		}
-	}()
-	a := pm.Observe(resp)
-	told = true
-	return a
+	return errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect") || errors.As(err, &dns)
 }

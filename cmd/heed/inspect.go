@@ -1,0 +1,428 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/heedhttp/heed"
+)
+
+const inspectHelp = `Usage: heed inspect [FLAGS] URL
+
+Asks for a URL once and says in words what limits the answer announces: in the
+IETF's RateLimit fields, in the fields of the services heed knows, in
+Retry-After, and in the problem document of a refusal. Redirects are followed,
+and what each hop announces is said too; each is its own origin. Nothing is
+tried again.
+
+Exit status: 0 if the answer, or that of a hop on the way, announced anything,
+1 if there was no answer, 2 for a command line that makes no sense, 3 if
+nothing was announced.
+`
+
+const exitNothing = 3
+
+func inspect(ctx context.Context, s streams, args []string) int {
+	f := s.flagSet("inspect", inspectHelp)
+	method := f.StringP("method", "X", http.MethodGet, "the method of the request, such as HEAD")
+	fields := f.StringArrayP("header", "H", nil, "a field to send, as \"Name: value\"; may be given several times")
+	timeout := f.Duration("timeout", 30*time.Second, "how long to wait for the answer, redirects included")
+	asJSON := f.Bool("json", false, "print JSON, with times in seconds")
+	if status, ok := s.parse(f, args); !ok {
+		return status
+	}
+	if f.NArg() != 1 {
+		return s.misused(f, errors.New("it takes one URL"))
+	}
+	req, err := inspectRequest(*method, f.Arg(0), *fields)
+	if err != nil {
+		return s.misused(f, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, *timeout)
+	defer cancel()
+
+	report, err := ask(ctx, req)
+	if *asJSON {
+		if err != nil {
+			report.Error = err.Error()
+		}
+		e := json.NewEncoder(s.out)
+		e.SetIndent("", "  ")
+		err = errors.Join(err, e.Encode(report))
+	} else {
+		report.print(s.out)
+	}
+	switch {
+	case err != nil:
+		fmt.Fprintln(s.err, "heed inspect:", err)
+		return exitFailed
+	case !report.Announced:
+		return exitNothing
+	}
+	return exitOK
+}
+
+// inspectRequest builds the request from the command line.
+func inspectRequest(method, address string, fields []string) (*http.Request, error) {
+	if !strings.Contains(address, "://") {
+		address = "https://" + address
+	}
+	u, err := url.Parse(address)
+	switch {
+	case err != nil:
+		return nil, err
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return nil, fmt.Errorf("%q is not a URL of the web", address)
+	}
+	req, err := http.NewRequest(strings.ToUpper(method), address, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("User-Agent", "heed/"+version())
+	for _, field := range fields {
+		name, value, ok := strings.Cut(field, ":")
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		switch {
+		case !ok || name == "":
+			return nil, fmt.Errorf("%q is not a field: it must read \"Name: value\"", field)
+		case http.CanonicalHeaderKey(name) == "Host":
+			req.Host = value
+		default:
+			req.Header.Add(name, value)
+		}
+	}
+	if agents := req.Header["User-Agent"]; len(agents) > 1 {
+		req.Header["User-Agent"] = agents[1:] // given with -H
+	}
+	return req, nil
+}
+
+// ask sends req through heed and reports what every answer on the way said. It
+// reports what it has where there is an error too.
+func ask(ctx context.Context, req *http.Request) (report, error) {
+	registry, err := heed.NewRegistry(heed.Config{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return report{}, err
+	}
+	defer registry.Close()
+	tap := &tap{base: http.DefaultTransport}
+	client := &http.Client{Transport: &heed.Transport{Base: tap, Registry: registry, Retry: heed.Retry{Max: -1}}}
+	resp, err := client.Do(req.WithContext(ctx))
+	if err == nil {
+		resp.Body.Close()
+	}
+	r := report{Hops: tap.hops}
+	for i := range r.Hops {
+		h := &r.Hops[i]
+		h.Next = nextFrom(registry.Check(h.request))
+		r.Announced = r.Announced || h.announced()
+	}
+	return r, err
+}
+
+// A tap is a RoundTripper that writes down what the answers it passes on say.
+type tap struct {
+	base http.RoundTripper
+	hops []hop
+}
+
+func (t *tap) RoundTrip(req *http.Request) (*http.Response, error) {
+	began := time.Now()
+	resp, err := t.base.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.Request == nil {
+		resp.Request = req
+	}
+	now := time.Now()
+	h := hopFrom(heed.ParseAnnouncement(resp, now))
+	h.request, h.Method, h.URL, h.Origin = req, req.Method, req.URL.Redacted(), heed.OriginOf(req.URL)
+	h.Status, h.Seconds = resp.StatusCode, now.Sub(began).Seconds()
+	h.Location = resp.Header.Get("Location")
+	h.Problem = problemIn(resp)
+	t.hops = append(t.hops, h)
+	return resp, nil
+}
+
+func (t *tap) CloseIdleConnections() {
+	if c, ok := t.base.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+// A report is all that was said on the way to a URL. Its JSON form is what
+// --json prints.
+type report struct {
+	Announced bool   `json:"announced"`
+	Hops      []hop  `json:"hops"` // the last one is the answer
+	Error     string `json:"error,omitempty"`
+}
+
+// A hop is one answer and what it said.
+type hop struct {
+	request *http.Request
+
+	Method     string           `json:"method"`
+	URL        string           `json:"url"`
+	Origin     string           `json:"origin"`
+	Status     int              `json:"status"`
+	Location   string           `json:"location,omitempty"`
+	Seconds    float64          `json:"seconds"` // from the request to the answer
+	Dialect    string           `json:"dialect,omitempty"`
+	Policies   []policySaid     `json:"policies"`
+	RetryAfter *float64         `json:"retry_after,omitempty"`
+	Refused    bool             `json:"refused"`
+	NoRetry    bool             `json:"no_retry,omitempty"`
+	Reduced    bool             `json:"reduced,omitempty"`
+	Cached     bool             `json:"cached,omitempty"`
+	Bucket     string           `json:"bucket,omitempty"`
+	Violated   []string         `json:"violated,omitempty"`
+	Problem    *problemDocument `json:"problem,omitempty"`
+	Next       next             `json:"next"` // what heed would do with another request just now
+}
+
+// policySaid is what was said of one policy: what it is, what is left of it,
+// or both. What was not said is null.
+type policySaid struct {
+	Name         string   `json:"name"`
+	Unit         string   `json:"unit"`
+	Quota        *int64   `json:"quota"`
+	Window       *float64 `json:"window"`
+	Remaining    *int64   `json:"remaining"`
+	Reset        *float64 `json:"reset"`
+	PartitionKey []byte   `json:"partition_key,omitempty"`
+}
+
+// next is what would hold another request.
+type next struct {
+	Allowed bool    `json:"allowed"`
+	Wait    float64 `json:"wait"`
+	Cause   string  `json:"cause,omitempty"`
+	Policy  string  `json:"policy,omitempty"`
+}
+
+func nextFrom(d heed.Decision) next {
+	n := next{Allowed: d.Allowed, Wait: max(d.Wait, 0).Seconds()}
+	if !d.Allowed {
+		n.Cause, n.Policy = d.Cause.String(), d.Policy
+	}
+	return n
+}
+
+func hopFrom(a heed.Announcement) hop {
+	h := hop{
+		Dialect: a.Dialect, Refused: a.Refused, NoRetry: a.NoRetry, Reduced: a.Reduced,
+		Cached: a.Cached, Bucket: a.Bucket, Violated: a.Violated, Policies: []policySaid{},
+	}
+	if a.RetryAfter > 0 {
+		h.RetryAfter = new(a.RetryAfter.Seconds())
+	}
+	place := map[[2]string]int{}
+	for _, p := range a.Policies {
+		said := policySaid{Name: p.Name, Unit: string(cmp.Or(p.Unit, heed.UnitRequests)), PartitionKey: []byte(p.PartitionKey)}
+		if p.Quota > 0 {
+			said.Quota = new(p.Quota)
+		}
+		if p.Window > 0 {
+			said.Window = new(p.Window.Seconds())
+		}
+		place[[2]string{p.Name, p.PartitionKey}] = len(h.Policies)
+		h.Policies = append(h.Policies, said)
+	}
+	for _, l := range a.Limits {
+		i, ok := place[[2]string{l.Policy, l.PartitionKey}]
+		if !ok {
+			i = len(h.Policies)
+			h.Policies = append(h.Policies, policySaid{Name: l.Policy, Unit: string(cmp.Or(l.Unit, heed.UnitRequests)), PartitionKey: []byte(l.PartitionKey)})
+		}
+		if l.Remaining >= 0 {
+			h.Policies[i].Remaining = new(l.Remaining)
+		}
+		if l.Reset >= 0 {
+			h.Policies[i].Reset = new(l.Reset.Seconds())
+		}
+	}
+	return h
+}
+
+// announced reports whether a hop said anything about limits. That it was a
+// refusal says that there is one, but not which.
+func (h *hop) announced() bool {
+	return len(h.Policies) > 0 || h.RetryAfter != nil || len(h.Violated) > 0
+}
+
+// A problemDocument is what a problem document (RFC 9457) says for people.
+type problemDocument struct {
+	Type   string `json:"type"`
+	Title  string `json:"title,omitempty"`
+	Detail string `json:"detail,omitempty"`
+}
+
+// problemIn returns the problem document in a response, nil where there is
+// none. The body is used up: nobody else wants it.
+func problemIn(resp *http.Response) *problemDocument {
+	t, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if t != "application/problem+json" || resp.Body == nil {
+		return nil
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 16<<10))
+	if err != nil {
+		return nil
+	}
+	p := &problemDocument{}
+	if json.Unmarshal(body, p) != nil {
+		return nil
+	}
+	p.Type = cmp.Or(p.Type, "about:blank") // RFC 9457, section 3.1.1
+	return p
+}
+
+func (r report) print(w io.Writer) {
+	for i := range r.Hops {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		r.Hops[i].print(w)
+	}
+}
+
+func (h *hop) print(w io.Writer) {
+	fmt.Fprintf(w, "%s %s\n", h.Method, h.URL)
+	fmt.Fprintf(w, "  answered %d %s after %s", h.Status, http.StatusText(h.Status), span(seconds(h.Seconds)))
+	if h.Location != "" {
+		fmt.Fprintf(w, ", and leads on to %s", h.Location)
+	}
+	fmt.Fprintln(w, ".")
+	if h.Cached {
+		fmt.Fprintln(w, "  It came out of a cache, so that what it says of limits does not count.")
+	}
+	if h.Refused {
+		fmt.Fprintln(w, "  "+h.refusal())
+	}
+	if p := h.Problem; p != nil {
+		fmt.Fprintf(w, "  Its problem document is of type %s", p.Type)
+		if text := cmp.Or(p.Title, p.Detail); text != "" {
+			fmt.Fprintf(w, ": %s", text)
+		}
+		fmt.Fprintln(w)
+	}
+	if h.RetryAfter != nil {
+		fmt.Fprintf(w, "  It asks to come back in %s (Retry-After).\n", span(seconds(*h.RetryAfter)))
+	}
+	if h.NoRetry {
+		fmt.Fprintln(w, "  It does not want this request again.")
+	}
+	if h.Reduced {
+		fmt.Fprintln(w, "  It is short of capacity, and wants less at once.")
+	}
+	if !h.announced() {
+		fmt.Fprintf(w, "  %s announces no limits here.\n", h.Origin)
+	} else {
+		if len(h.Policies) > 0 {
+			fmt.Fprintf(w, "  %s announces in the dialect %s", h.Origin, cmp.Or(h.Dialect, "(unknown)"))
+			if h.Bucket != "" {
+				fmt.Fprintf(w, ", for the budget %q", h.Bucket)
+			}
+			fmt.Fprintln(w, ":")
+		}
+		for _, p := range h.Policies {
+			fmt.Fprintln(w, "    "+p.sentence())
+		}
+	}
+	fmt.Fprintln(w, "  "+h.Next.sentence())
+}
+
+// refusal says why a request was turned away.
+func (h *hop) refusal() string {
+	if len(h.Violated) == 0 {
+		return "The request was turned away for a limit."
+	}
+	return fmt.Sprintf("The request was turned away for going beyond %s.", quotedList(h.Violated))
+}
+
+// sentence says a policy in words: `"burst": 20 requests per second; 19 left,
+// all of it back in 1s.`
+func (p policySaid) sentence() string {
+	var b strings.Builder
+	if p.Name != "" {
+		fmt.Fprintf(&b, "%q: ", p.Name)
+	}
+	switch concurrent := p.Unit == string(heed.UnitConcurrentRequests); {
+	case p.Quota == nil:
+		fmt.Fprintf(&b, "a limit on %s", unitWords(p.Unit))
+	case concurrent:
+		fmt.Fprintf(&b, "%s requests at once", grouped(*p.Quota))
+	default:
+		fmt.Fprintf(&b, "%s %s", grouped(*p.Quota), unitWords(p.Unit))
+	}
+	if p.Window != nil {
+		fmt.Fprintf(&b, " per %s", every(seconds(*p.Window)))
+	}
+	if len(p.PartitionKey) > 0 {
+		b.WriteString(" for a part of its users")
+	}
+	if p.Remaining != nil {
+		fmt.Fprintf(&b, "; %s left", grouped(*p.Remaining))
+	}
+	if p.Reset != nil {
+		fmt.Fprintf(&b, "; reset in %s", span(seconds(*p.Reset)))
+	}
+	b.WriteString(".")
+	if !enforced(p.Unit) {
+		b.WriteString(" (heed does not know this unit, and only shows it.)")
+	}
+	return b.String()
+}
+
+func enforced(unit string) bool {
+	switch heed.Unit(unit) {
+	case heed.UnitRequests, heed.UnitContentBytes, heed.UnitConcurrentRequests:
+		return true
+	}
+	return false
+}
+
+func unitWords(unit string) string {
+	switch heed.Unit(unit) {
+	case heed.UnitRequests:
+		return "requests"
+	case heed.UnitContentBytes:
+		return "bytes of content"
+	case heed.UnitConcurrentRequests:
+		return "requests at once"
+	}
+	return unit
+}
+
+func (n next) sentence() string {
+	switch {
+	case n.Allowed:
+		return "Another request could go now."
+	case n.Wait == 0:
+		return "heed would hold another request until those in flight are answered."
+	case n.Policy != "":
+		return fmt.Sprintf("heed would hold another request for %s, for the policy %q.", span(seconds(n.Wait)), n.Policy)
+	}
+	return fmt.Sprintf("heed would hold another request for %s (%s).", span(seconds(n.Wait)), n.Cause)
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+func quotedList(names []string) string {
+	quoted := make([]string, len(names))
+	for i, n := range names {
+		quoted[i] = fmt.Sprintf("%q", n)
+	}
+	return strings.Join(quoted, " and ")
+}

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/heedhttp/heed/heedtest"
+)
+
+func serve(t *testing.T, h http.Handler) string {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// answering returns a handler that answers with a status and fields.
+func answering(status int, fields ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		for i := 0; i < len(fields); i += 2 {
+			w.Header().Add(fields[i], fields[i+1])
+		}
+		w.WriteHeader(status)
+	}
+}
+
+func TestInspectSaysInWords(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		origin http.Handler
+		status int
+		want   []string
+	}{
+		{"two policies", answering(200,
+			"RateLimit-Policy", `"burst";q=20;w=1, "daily";q=1000;w=86400`,
+			"RateLimit", `"burst";r=19;t=1, "daily";r=900;t=3600`,
+		), exitOK, []string{
+			"answered 200 OK", "ietf-11", `"burst": 20 requests per second; 19 left; reset in 1s.`,
+			`"daily": 1,000 requests per day; 900 left; reset in 1h.`, "Another request could go now.",
+		}},
+		{"other units", answering(200,
+			"RateLimit-Policy", `"b";q=5000000;w=10;qu="content-bytes", "c";q=4;qu="concurrent-requests", "d";q=9;w=60;qu="tokens"`,
+		), exitOK, []string{
+			"5,000,000 bytes of content per 10 seconds", "4 requests at once", "9 tokens per minute", "heed does not know this unit",
+		}},
+		{"nothing left", answering(200,
+			"RateLimit-Policy", `"hourly";q=100;w=3600`, "RateLimit", `"hourly";r=0;t=90`,
+		), exitOK, []string{"0 left; reset in 1m30s", "heed would hold another request for 1m30s", `policy "hourly"`}},
+		{"a vendor's fields", answering(200,
+			"X-RateLimit-Limit", "60", "X-RateLimit-Remaining", "59", "X-RateLimit-Reset", "30",
+		), exitOK, []string{"60 requests", "59 left", "reset in 30s"}},
+		{"a refusal", answering(429, "Retry-After", "120"), exitOK, []string{
+			"answered 429 Too Many Requests", "turned away for a limit", "come back in 2m (Retry-After)", "heed would hold another request for 2m",
+		}},
+		{"a refusal that says nothing else", answering(429), exitNothing, []string{"turned away for a limit", "announces no limits"}},
+		{"nothing", answering(204), exitNothing, []string{"answered 204 No Content", "announces no limits here"}},
+		{"from a cache", answering(200, "Age", "5", "RateLimit", `"a";r=1;t=1`), exitNothing, []string{"came out of a cache"}},
+		{"a problem document", heedtest.NewOrigin(heedtest.Config{
+			Policies: []heedtest.Policy{{Name: "none", Quota: 0, Window: time.Minute}}, Problem: heedtest.QuotaExceeded,
+		}), exitOK, []string{`turned away for going beyond "none"`, "problem document is of type " + heedtest.QuotaExceeded}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			stdout, stderr, status := heedCommand(t, "inspect", serve(t, tt.origin))
+			if status != tt.status || stderr != "" {
+				t.Errorf("exit status %d, want %d; stderr %q", status, tt.status, stderr)
+			}
+			for _, part := range tt.want {
+				if !strings.Contains(stdout, part) {
+					t.Errorf("%q is not in\n%s", part, stdout)
+				}
+			}
+		})
+	}
+}
+
+func TestInspectShowsEveryHop(t *testing.T) {
+	target := serve(t, answering(200, "RateLimit-Policy", `"there";q=7;w=60`))
+	first := serve(t, answering(302, "Location", target+"/there", "RateLimit-Policy", `"here";q=5;w=60`))
+
+	stdout, _, status := heedCommand(t, "inspect", "--json", first+"/here")
+	if status != exitOK {
+		t.Fatalf("exit status %d", status)
+	}
+	var r report
+	if err := json.Unmarshal([]byte(stdout), &r); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Hops) != 2 {
+		t.Fatalf("%d hops, want 2", len(r.Hops))
+	}
+	for i, want := range []struct {
+		origin, policy string
+		status         int
+	}{{first, "here", 302}, {target, "there", 200}} {
+		h := r.Hops[i]
+		if h.Origin != want.origin || h.Status != want.status || len(h.Policies) != 1 || h.Policies[0].Name != want.policy {
+			t.Errorf("hop %d is %+v, want %+v", i, h, want)
+		}
+	}
+	stdout, _, _ = heedCommand(t, "inspect", first)
+	if want := "leads on to " + target + "/there"; !strings.Contains(stdout, want) {
+		t.Errorf("%q is not in\n%s", want, stdout)
+	}
+}
+
+func TestInspectAsJSON(t *testing.T) {
+	url := serve(t, answering(429, "RateLimit-Policy", `"p";q=5;w=60`, "RateLimit", `"p";r=0;t=9, "q";r=3`, "Retry-After", "30"))
+	stdout, _, status := heedCommand(t, "inspect", url, "--json")
+	if status != exitOK {
+		t.Fatalf("exit status %d", status)
+	}
+	var r report
+	if err := json.Unmarshal([]byte(stdout), &r); err != nil {
+		t.Fatal(err)
+	}
+	h := r.Hops[0]
+	if !r.Announced || !h.Refused || h.RetryAfter == nil || *h.RetryAfter != 30 || len(h.Policies) != 2 {
+		t.Fatalf("got %s", stdout)
+	}
+	p, q := h.Policies[0], h.Policies[1]
+	if *p.Quota != 5 || *p.Window != 60 || *p.Remaining != 0 || *p.Reset != 9 || p.Unit != "requests" {
+		t.Errorf("the first policy is %+v", p)
+	}
+	if q.Quota != nil || q.Window != nil || *q.Remaining != 3 || q.Reset != nil {
+		t.Errorf("the second policy is %+v", q)
+	}
+	if h.Next.Allowed || h.Next.Wait < 25 {
+		t.Errorf("next is %+v", h.Next)
+	}
+}
+
+func TestInspectSendsWhatItIsTold(t *testing.T) {
+	var got *http.Request
+	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { got = r }))
+	heedCommand(t, "inspect", "--method", "head", "-H", "Authorization: Bearer x", "-H", "Host: example.org", "-H", "User-Agent: mine", url+"/path")
+	if got.Method != "HEAD" || got.URL.Path != "/path" || got.Header.Get("Authorization") != "Bearer x" || got.Host != "example.org" ||
+		len(got.Header["User-Agent"]) != 1 || got.UserAgent() != "mine" {
+		t.Errorf("the request was %s %s to %s with %v", got.Method, got.URL, got.Host, got.Header)
+	}
+}
+
+func TestInspectFailsWhereNobodyAnswers(t *testing.T) {
+	s := httptest.NewServer(nil)
+	url := s.URL
+	s.Close()
+	stdout, stderr, status := heedCommand(t, "inspect", url)
+	if status != exitFailed || stdout != "" || !strings.Contains(stderr, "refused") {
+		t.Errorf("exit status %d, stdout %q, stderr %q", status, stdout, stderr)
+	}
+	stdout, _, status = heedCommand(t, "inspect", "--json", url)
+	if status != exitFailed || !strings.Contains(stdout, `"error":`) {
+		t.Errorf("exit status %d, stdout %q", status, stdout)
+	}
+}
+
+func TestInspectKeepsToWhatItWasJustTold(t *testing.T) {
+	// The second hop goes to the same origin, which has nothing left.
+	var url string
+	url = serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("RateLimit-Policy", `"p";q=1;w=600`)
+		w.Header().Set("RateLimit", `"p";r=0;t=600`)
+		if r.URL.Path == "/" {
+			http.Redirect(w, r, url+"/next", http.StatusFound)
+		}
+	}))
+	stdout, stderr, status := heedCommand(t, "inspect", url+"/")
+	if status != exitFailed || !strings.Contains(stderr, "not sent") || !strings.Contains(stdout, "0 left") {
+		t.Errorf("exit status %d, stdout %q, stderr %q", status, stdout, stderr)
+	}
+}
+
+func TestSpan(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0s", 1500 * time.Microsecond: "2ms", 1234 * time.Millisecond: "1.23s", 10 * time.Second: "10s",
+		10 * time.Minute: "10m", time.Hour: "1h", 10 * time.Hour: "10h", 90 * time.Minute: "1h30m", 3601 * time.Second: "1h0m1s",
+	} {
+		if got := span(d); got != want {
+			t.Errorf("span(%d) = %q, want %q", d, got, want)
+		}
+	}
+}

@@ -1,0 +1,402 @@
+package scorecard
+
+import (
+	"slices"
+	"time"
+
+	"github.com/heedhttp/heed/heedtest"
+)
+
+// An oracle is what a client is held against: it knows the origin's algorithms
+// and phase, what the origin will do, when others will come, and how long each
+// of its requests will be on the way, and it plans with that. It has the same
+// number of goroutines, each with one request at a time, and its n-th request
+// takes as long as the client's n-th.
+//
+// It is a good client, not a perfect one, on these terms:
+//
+//   - It is greedy. As soon as a goroutine is free it sends the next request, at
+//     the first start whose arrival will be accepted without costing a request
+//     already planned, or one of another client, its place. It is never refused.
+//   - It is tried with patience too, and the better of the two counts: the
+//     request that takes the last unit then arrives when the reset it is told is
+//     exact, so that rounding costs nothing, and not at all in the last second.
+//   - It never starts a request before an instant that answers delivered until
+//     then have named: the delivery of an answer that says nothing is left plus
+//     the reset it announces, whatever later answers say. That is the strict
+//     reading of [heedtest.Tally.Early]. A request that starts before such an
+//     answer is delivered is free to go, even if it arrives later.
+//   - It takes what it can get, the last unit included, and so gets itself told
+//     that nothing is left. A client that knew to leave one unit of each window
+//     would never be told to wait; where round trips are long against the window
+//     it could get more than this oracle. So can one that spreads its requests
+//     where the origin counts in a sliding window. A share above 1 is possible.
+//   - It needs no first contact: it begins with all its goroutines.
+//
+// It runs on a clock of its own.
+type oracle struct {
+	scenario Scenario
+	manner   manner
+	config   heedtest.Config
+	end      int64
+	zero     int64 // the start of the run, since the Unix epoch
+	meters   []meter
+	trial    []meter
+	spaces   [][]int64
+	plan     []step     // what will arrive, in order
+	mine     int        // of it, the oracle's own
+	answers  []delivery // on their way back, in order
+	free     int
+	bound    int64 // nothing starts before
+	stamped  int64 // answers so far
+	outage   int64 // until then, all is refused
+	body     func(n int64) int64
+	schedule []start
+}
+
+// A manner is what an oracle does about the last unit, which makes the origin
+// say that nothing is left.
+type manner int
+
+const (
+	greedy  manner = iota // takes it at once
+	patient               // takes it when the reset that is announced is exact
+	sparing               // leaves it, and is never told to wait
+)
+
+// A step is something that happens to the origin.
+type step struct {
+	at, down, bytes int64
+	kind            stepKind
+	change          Change
+}
+
+type stepKind int
+
+const (
+	stepMine    stepKind = iota
+	stepForeign          // a request of another client
+	stepChange
+)
+
+// A delivery is an answer that reaches the oracle.
+type delivery struct{ at, after, until int64 }
+
+// A start is a request of the oracle's, in the order they start.
+type start struct{ at, up, down time.Duration }
+
+func (s start) arrival() time.Duration { return s.at + s.up }
+
+// consult returns the starts an oracle would choose, those that arrive before
+// the end of the run. began is the instant of the run's start.
+func (s Scenario) consult(seed uint64, began time.Time) []start {
+	best := s.plan(greedy, seed, began)
+	if other := s.plan(patient, seed, began); len(other) > len(best) {
+		best = other
+	}
+	return best
+}
+
+// plan is consult for one manner.
+func (s Scenario) plan(how manner, seed uint64, began time.Time) []start {
+	c := s.config(seed)
+	o := &oracle{
+		scenario: s,
+		manner:   how,
+		config:   c,
+		end:      int64(s.length()),
+		zero:     began.UnixNano(),
+		free:     s.Goroutines * max(1, s.Processes),
+		body:     s.bodies(seed),
+	}
+	phase := int64(c.Phase-c.ClockSkew) - o.zero
+	for _, p := range c.Policies {
+		o.meters = append(o.meters, newMeter(p, c.Algorithm, phase))
+	}
+	o.trial = make([]meter, len(o.meters))
+	o.spaces = make([][]int64, len(o.meters))
+	for _, at := range s.foreign(seed) {
+		o.plan = append(o.plan, step{at: int64(at), kind: stepForeign})
+	}
+	for _, ch := range s.Changes {
+		o.insert(step{at: int64(ch.At), kind: stepChange, change: ch})
+	}
+	o.run()
+	return o.schedule
+}
+
+func (o *oracle) run() {
+	latency := o.config.Latency
+	n := int64(0)
+	up, down := latency(n)
+	planned, next := false, int64(0)
+	for now := int64(0); now < o.end; {
+		for len(o.plan) > 0 && o.plan[0].at <= now {
+			s := o.plan[0]
+			o.plan = o.plan[1:]
+			o.happen(s)
+		}
+		for len(o.answers) > 0 && o.answers[0].at <= now {
+			a := o.answers[0]
+			o.answers = o.answers[1:]
+			o.free++
+			named := a.until
+			if a.after > 0 {
+				named = max(named, a.at+a.after)
+			}
+			if named > o.bound {
+				o.bound = named
+				planned = planned && next >= named
+			}
+		}
+		for o.free > 0 {
+			if !planned {
+				arrival := o.earliest(max(now, o.bound)+int64(up), int64(down), o.body(n))
+				planned, next = true, arrival
+				if arrival != never {
+					next = arrival - int64(up)
+				}
+			}
+			if next > now {
+				break
+			}
+			planned = false
+			o.free--
+			o.mine++
+			o.insert(step{at: now + int64(up), down: int64(down), bytes: o.body(n)})
+			if now+int64(up) < o.end {
+				o.schedule = append(o.schedule, start{time.Duration(now), up, down})
+			}
+			n++
+			up, down = latency(n)
+		}
+		now = o.end
+		if o.free > 0 {
+			now = min(now, next)
+		}
+		if len(o.plan) > 0 {
+			now = min(now, o.plan[0].at)
+		}
+		if len(o.answers) > 0 {
+			now = min(now, o.answers[0].at)
+		}
+	}
+}
+
+func (o *oracle) insert(s step) {
+	i, _ := slices.BinarySearchFunc(o.plan, s.at, func(p step, at int64) int {
+		if p.at <= at {
+			return -1
+		}
+		return 1
+	})
+	o.plan = slices.Insert(o.plan, i, s)
+}
+
+// happen is what a step does to the origin.
+func (o *oracle) happen(s step) {
+	if s.kind == stepMine {
+		o.mine--
+	}
+	if s.kind == stepChange {
+		o.outage = s.apply(o.meters, o.outage)
+	} else if s.kind == stepMine || waitOf(o.meters, s.at) == 0 {
+		charge(o.meters, s)
+	}
+	for i := range o.meters {
+		o.meters[i].settle()
+	}
+	if s.kind != stepMine {
+		return
+	}
+	d := delivery{at: s.at + s.down}
+	d.after, d.until = o.says(o.meters, s.at, o.stamped)
+	o.stamped++
+	i, _ := slices.BinarySearchFunc(o.answers, d.at, func(a delivery, at int64) int {
+		if a.at <= at {
+			return -1
+		}
+		return 1
+	})
+	o.answers = slices.Insert(o.answers, i, d)
+}
+
+// says returns what the origin's answer number turn, given at an instant, asks
+// for: to start nothing for a time after its delivery, or until an instant.
+func (o *oracle) says(meters []meter, now, turn int64) (after, until int64) {
+	c := &o.config
+	switch {
+	case c.Dialect == heedtest.Silent, c.Dialect == heedtest.RetryAfterOnly, c.OnRefusalsOnly,
+		c.Every > 1 && turn%int64(c.Every) != 0:
+		return 0, 0
+	}
+	wait := announced(meters, now)
+	if wait == 0 {
+		return 0, 0
+	}
+	switch c.Dialect {
+	case heedtest.XRateLimitEpoch, heedtest.XRateLimitEpochMillis, heedtest.GitHub:
+		grain := time.Second
+		if c.Dialect == heedtest.XRateLimitEpochMillis {
+			grain = time.Millisecond
+		}
+		clock := o.zero + int64(c.ClockSkew)
+		named := rounded(clock+now+wait, grain, c.Rounding)
+		if c.Rounding == heedtest.RoundZero {
+			named = rounded(clock+now, grain, heedtest.RoundDown)
+		}
+		return 0, named - clock
+	}
+	return rounded(wait, time.Second, c.Rounding), 0
+}
+
+// announced returns the time to the next unit, where nothing is left.
+func announced(meters []meter, now int64) (wait int64) {
+	for i := range meters {
+		if m := &meters[i]; m.algorithm != heedtest.Concurrency {
+			wait = max(wait, m.wait(now))
+		}
+	}
+	return wait
+}
+
+// regret returns for how long the request that has just been charged had better
+// wait, given what its answer will say and how the oracle minds that; 0: it is
+// fine.
+func (o *oracle) regret(meters []meter, now int64) int64 {
+	if o.manner == greedy {
+		return 0
+	}
+	wait := announced(meters, now)
+	if wait == 0 {
+		return 0
+	}
+	after, until := o.says(meters, now, 0)
+	if named := max(after, until-now); o.manner == patient && named <= wait || named <= 0 {
+		return 0
+	}
+	if o.manner == patient && wait > second {
+		return wait % second
+	}
+	return wait
+}
+
+func rounded(t int64, grain time.Duration, r heedtest.Rounding) int64 {
+	up := ceilTo(t, grain)
+	switch {
+	case r == heedtest.RoundZero:
+		return 0
+	case up == t, r == heedtest.Exact:
+		return t
+	case r == heedtest.RoundDown, r == heedtest.RoundNearest && up-t > t-(up-int64(grain)):
+		return up - int64(grain)
+	}
+	return up
+}
+
+// earliest returns the first instant from a on at which one more request can
+// arrive, be accepted, and cost none of those planned after it their place.
+func (o *oracle) earliest(a, down, bytes int64) int64 {
+search:
+	for a < o.end {
+		for i := range o.meters {
+			o.trial[i] = o.meters[i].copy(o.spaces[i])
+		}
+		outage, i := o.outage, 0
+		for {
+			for ; i < len(o.plan) && o.plan[i].at <= a; i++ {
+				if s := o.plan[i]; s.kind == stepChange {
+					outage = s.apply(o.trial, outage)
+				} else if s.kind == stepMine || waitOf(o.trial, s.at) == 0 {
+					charge(o.trial, s)
+				}
+			}
+			wait := max(waitOf(o.trial, a), outage-a)
+			if wait <= 0 {
+				break
+			}
+			if wait >= o.end-a {
+				return never
+			}
+			a += wait
+		}
+		charge(o.trial, step{at: a, down: down, bytes: bytes})
+		if later := o.regret(o.trial, a); later > 0 {
+			a += later
+			o.keep()
+			continue search
+		}
+		mine, horizon := o.mine, a
+		for _, s := range o.plan[:i] {
+			if s.kind == stepMine {
+				mine--
+			}
+		}
+		for j := range o.trial {
+			horizon = max(horizon, a+2*o.trial[j].window)
+		}
+		for ; i < len(o.plan) && (mine > 0 || o.plan[i].at < horizon); i++ {
+			s := o.plan[i]
+			if s.kind == stepChange {
+				outage = s.apply(o.trial, outage)
+				continue
+			}
+			if s.at < outage || waitOf(o.trial, s.at) > 0 {
+				a = s.at
+				o.keep()
+				continue search
+			}
+			charge(o.trial, s)
+			if s.kind == stepMine {
+				mine--
+				if o.regret(o.trial, s.at) > 0 {
+					a = s.at
+					o.keep()
+					continue search
+				}
+			}
+		}
+		o.keep()
+		return a
+	}
+	return never
+}
+
+// keep saves the space that copies grew into.
+func (o *oracle) keep() {
+	for i := range o.trial {
+		if cap(o.trial[i].more) > cap(o.spaces[i]) {
+			o.spaces[i] = o.trial[i].more
+		}
+	}
+}
+
+func waitOf(meters []meter, at int64) (wait int64) {
+	for i := range meters {
+		wait = max(wait, meters[i].wait(at))
+	}
+	return wait
+}
+
+func charge(meters []meter, s step) {
+	for i := range meters {
+		if s.kind == stepMine || !meters[i].bytes && meters[i].algorithm != heedtest.Concurrency {
+			meters[i].take(s.at, s.bytes, s.at+s.down)
+		}
+	}
+}
+
+// apply makes a change, and returns the instant until which all is refused.
+func (s step) apply(meters []meter, outage int64) int64 {
+	ch := s.change
+	for i, p := range ch.Policies {
+		meters[i].change(s.at, p)
+	}
+	for ch.Drain && waitOf(meters, s.at) == 0 {
+		charge(meters, step{at: s.at, kind: stepForeign})
+	}
+	if ch.Outage > 0 {
+		return max(outage, s.at+int64(ch.Outage))
+	}
+	return outage
+}

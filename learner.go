@@ -1,0 +1,313 @@
+package heed
+
+import (
+	"hash/maphash"
+	"math"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// A learner finds the limit of a partition whose origin announces none and
+// only refuses: a rate, or a number of requests in flight.
+//
+// A rate is measured from one reopening to the next. What was accepted since
+// the origin last began to accept, until it does so again after a block, is
+// what the limit lets through in that time, be it a fixed window, a sliding
+// one or a bucket. When exactly it reopened is known no better than between
+// the last probe refused and the first accepted, which bounds the rate on
+// both sides. Requests then go evenly, from the lower bound up: fast as long
+// as the bounds are far apart, later the slower the more refusals the last
+// attempt at more has cost.
+//
+// A limit in flight shows by refusals that come only when more are in flight
+// than at any request lately accepted.
+type learner struct {
+	since    time.Time // the cycle's beginning: the latest reopening, or the first request
+	last     time.Time // latest accepted answer
+	accepted int64     // in this cycle
+
+	marks [2]mark // in a long cycle, the beginnings of its latest two parts
+
+	blocked  bool      // refused, and nothing accepted since
+	began    time.Time // the block
+	refused  time.Time // when the latest refused request had been sent
+	refusals int64     // since the block began
+	probes   int       // refused in the block
+	tooFast  float64   // the pace at which it began
+
+	low, high float64 // bounds of the rate, in requests per second; 0: none learned
+	cycle     int64   // requests accepted in the cycle they were measured in
+	cost      int64   // refusals in its block
+	pressed   int64   // accepted since the last block while others were waiting
+
+	level   int // the most in flight of what was accepted in this cycle
+	healthy paths
+	sick    paths
+}
+
+const (
+	learnedPolicy = "learned"
+	cautious      = 0.97 // the share of the rate that is used at first
+	near          = 1.1  // bounds no further apart than this are as good as known
+	markEvery     = 100  // accepted requests that make a part of a cycle, at least
+	attemptCost   = 200  // accepted requests over which a refusal is to be spread
+	idleGap       = 5 * time.Second
+)
+
+// learnAccepted takes in that pm's request was accepted.
+func (p *partition) learnAccepted(now time.Time, pm *Permit) {
+	l := &p.learner
+	if l.since.IsZero() || !l.blocked && l.idled(now) {
+		l.begin(pm.start)
+	}
+	l.last = now
+	l.healthy.add(pm.path)
+	l.sick.remove(pm.path)
+	if l.blocked && pm.start.After(l.began) {
+		p.learnReopened(now)
+	}
+	l.accepted++
+	if m := &l.marks; l.low > 0 && l.accepted-m[1].n >= max(4*l.cycle, markEvery) {
+		m[0], m[1] = m[1], mark{now, l.accepted}
+	}
+	l.level = max(l.level, pm.level)
+	if p.queue.len > 0 {
+		l.pressed++
+	}
+	if s := p.inFlightLearned(); s != nil && l.pressed >= attemptCost*max(l.cost, 1) {
+		s.policy.Quota++ // is there more?
+		l.pressed = 0
+		p.news = true
+	}
+	if l.low == 0 {
+		return
+	}
+	p.setLearnedRate(now, l.pace())
+}
+
+// begin begins a cycle.
+func (l *learner) begin(now time.Time) {
+	l.since, l.accepted, l.level, l.marks = now, 0, 0, [2]mark{{at: now}, {at: now}}
+}
+
+// A mark is how many requests of a cycle had been accepted at an instant.
+type mark struct {
+	at time.Time
+	n  int64
+}
+
+// idled reports whether nothing was asked for so long that the time would
+// count against the rate.
+func (l *learner) idled(now time.Time) bool {
+	gap := now.Sub(l.last)
+	return gap > idleGap && gap > 4*now.Sub(l.since)/time.Duration(l.accepted+1)
+}
+
+// suspects reports whether a refusal that no announced policy explains may
+// tell of a limit: the same path was accepted lately, or it is a 429 on a
+// path that is not known to be refused while others are not.
+func (l *learner) suspects(pm *Permit, status int) bool {
+	switch {
+	case l.accepted == 0 && l.low == 0:
+		return false
+	case l.healthy.has(pm.path):
+		return true
+	case status >= 500, l.sick.has(pm.path):
+		return false
+	}
+	l.sick.add(pm.path)
+	return true
+}
+
+// learnRefused takes in a refusal that may tell of a limit; fresh: it is an
+// event of its own.
+func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool) {
+	l := &p.learner
+	if pm.start.After(l.refused) {
+		l.refused = pm.start
+	}
+	if l.blocked {
+		l.refusals++
+		if fresh {
+			l.probes++
+		}
+		return
+	}
+	if s := p.inFlightLearned(); s != nil {
+		p.learnLevelAgain(now, pm, s)
+		return
+	}
+	if l.low == 0 && l.level > 1 && l.level < pm.level {
+		p.learnLevel(now, int64(pm.level-1))
+		return
+	}
+	l.block(now)
+}
+
+// block begins a block.
+func (l *learner) block(now time.Time) {
+	l.blocked, l.began, l.refusals, l.tooFast = true, now, 1, l.pace()
+	l.probes = 0
+}
+
+// learnReopened ends a block: the origin accepts again.
+func (p *partition) learnReopened(now time.Time) {
+	l := &p.learner
+	n, from := l.accepted, l.since
+	if m := l.marks[0]; m.n > 0 { // a long cycle: its latest part, at the latest pace
+		n, from = n-m.n, m.at
+	}
+	low, high := perSecond(n, now.Sub(from)), perSecond(n, l.refused.Sub(from))
+	if l.low == 0 && l.probes == 0 { // a bunch may have been refused for being one
+		high = math.Inf(1)
+	}
+	if l.low > 0 {
+		high = min(high, l.tooFast)
+		if l.tooFast > near*l.low { // else what was taken for safe was not
+			low = max(low, min(l.low, high))
+		}
+		if l.probes == 0 { // a small bucket: half of what was too fast was not
+			low = max(low, l.tooFast/2)
+		}
+	}
+	l.low, l.high = low, max(low, high)
+	l.cycle, l.cost = max(n, 2), min(l.refusals, 8)
+	l.blocked, l.pressed = false, 0
+	l.begin(now)
+	p.setLearnedRate(now, l.pace())
+	p.emit(Event{Kind: EventLearned, Time: now, Policy: learnedPolicy, Quota: max(int64(low), 1), Window: perUnit(low) * time.Duration(max(int64(low), 1)),
+		Unit: UnitRequests, Learned: true, Remaining: -1})
+}
+
+func perSecond(n int64, d time.Duration) float64 {
+	return float64(max(n, 1)) / max(d, time.Millisecond).Seconds()
+}
+
+// pace is how fast requests go now, in requests per second.
+func (l *learner) pace() float64 {
+	base := l.low
+	if l.high > near*l.low { // between the bounds: doubling within half a cycle
+		base = min(l.low*math.Exp2(min(2*float64(l.pressed)/float64(l.cycle), 30)), l.high) // high may be +Inf
+		if base < l.high {
+			return cautious * base
+		}
+	}
+	x := float64(l.pressed) / float64(attemptCost*max(l.cost, 1))
+	if x <= 1 {
+		return base * (cautious + (1-cautious)*x*x*x)
+	}
+	x = 4 * (x - 1)
+	return base * (1 + (1-cautious)*x*x)
+}
+
+func perUnit(r float64) time.Duration { return time.Duration(float64(time.Second) / r) }
+
+// pauseFor is how long to wait after a refusal at a learned rate: until the
+// next unit, or until as much time has passed since the cycle began as what
+// was accepted takes at the upper bound; twice the former for every further
+// refusal in a row. 0: no rate is learned.
+func (l *learner) pauseFor(now time.Time, inARow int) time.Duration {
+	if l.low == 0 {
+		return 0
+	}
+	next := perUnit(l.pace()) << min(max(inARow-1, 0), 10)
+	due := l.since.Add(perUnit(l.high) * time.Duration(l.accepted)).Sub(now)
+	return min(max(next, due), defaultMaxBackoff)
+}
+
+// setLearnedRate has the learned slot let through r requests per second.
+func (p *partition) setLearnedRate(now time.Time, r float64) {
+	s := p.slot(SourceLearned, learnedPolicy, "", UnitRequests)
+	if s == nil {
+		s = &slot{source: SourceLearned, bucket: rate.NewLimiter(rate.Limit(r), 1)}
+		s.bucket.AllowN(now, 1) // the one that has just been accepted
+		p.slots = append(p.slots, s)
+	} else {
+		s.bucket.SetLimitAt(now, rate.Limit(r))
+	}
+	s.policy = Policy{Name: learnedPolicy, Quota: 1, Window: perUnit(r), Burst: 1, Unit: UnitRequests}
+	p.news = true
+}
+
+// inFlightLearned returns the slot of a learned limit in flight, nil where
+// there is none.
+func (p *partition) inFlightLearned() *slot {
+	return p.slot(SourceLearned, learnedPolicy, "", UnitConcurrentRequests)
+}
+
+// learnLevel caps requests in flight.
+func (p *partition) learnLevel(now time.Time, n int64) {
+	s := newSlot(Policy{Name: learnedPolicy, Quota: n, Unit: UnitConcurrentRequests}, SourceLearned)
+	for pm := p.inFlight.oldest; pm != nil; pm = pm.younger {
+		pm.charges = append(pm.charges, s.take(now, 1))
+	}
+	p.slots = append(p.slots, s)
+	p.news = true
+	p.emit(Event{Kind: EventLearned, Time: now, Policy: learnedPolicy, Quota: n, Unit: UnitConcurrentRequests, Learned: true, Remaining: -1})
+}
+
+// learnLevelAgain takes in a refusal although requests in flight are capped:
+// the cap is lower than was learned, or it is no such limit at all.
+func (p *partition) learnLevelAgain(now time.Time, pm *Permit, s *slot) {
+	l := &p.learner
+	switch {
+	case int64(pm.level) > s.policy.Quota: // sent before it was learned
+		if int64(pm.level-1) < s.policy.Quota {
+			s.policy.Quota = int64(pm.level - 1)
+		}
+	case pm.level > 1 && l.level < pm.level:
+		s.policy.Quota = int64(pm.level - 1)
+	default:
+		p.dropSlot(s)
+		l.block(now)
+	}
+}
+
+// dropSlot forgets one policy.
+func (p *partition) dropSlot(s *slot) {
+	slots := make([]*slot, 0, len(p.slots))
+	for _, x := range p.slots {
+		if x != s {
+			slots = append(slots, x)
+		}
+	}
+	p.slots = slots
+	p.news = true
+}
+
+// paths remembers the hashes of a few paths.
+type paths struct {
+	hashes [8]uint64
+	next   int
+}
+
+var pathSeed = maphash.MakeSeed()
+
+func (ps *paths) index(path string) (hash uint64, i int) {
+	hash = maphash.String(pathSeed, path) | 1 // 0 is no path
+	for i, h := range ps.hashes {
+		if h == hash {
+			return hash, i
+		}
+	}
+	return hash, -1
+}
+
+func (ps *paths) has(path string) bool {
+	_, i := ps.index(path)
+	return i >= 0
+}
+
+func (ps *paths) add(path string) {
+	if h, i := ps.index(path); i < 0 {
+		ps.hashes[ps.next] = h
+		ps.next = (ps.next + 1) % len(ps.hashes)
+	}
+}
+
+func (ps *paths) remove(path string) {
+	if _, i := ps.index(path); i >= 0 {
+		ps.hashes[i] = 0
+	}
+}

@@ -1,0 +1,146 @@
+package heed_test
+
+import (
+	"fmt"
+	"net/http"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/heedhttp/heed"
+)
+
+// benchAnswers are answers as an origin gives them.
+var benchAnswers = map[string]http.Header{
+	"silent": {"Content-Type": {"text/plain"}, "Date": {"Tue, 07 Jul 2026 10:00:00 GMT"}},
+	"ietf":   {"Content-Type": {"text/plain"}, "Ratelimit-Policy": {`"p";q=1000000000;w=60`}, "Ratelimit": {`"p";r=900000000;t=30`}},
+}
+
+// roundTrip is what a request that need not wait costs.
+func roundTrip(b *testing.B, r *heed.Registry, req *http.Request, resp *http.Response) {
+	pm, err := r.Acquire(req.Context(), req)
+	if err != nil {
+		b.Fatal(err)
+	}
+	pm.Observe(resp)
+	pm.Release()
+}
+
+func BenchmarkAcquire(b *testing.B) {
+	for _, tc := range []struct {
+		name   string
+		limits heed.Limits
+		answer string
+	}{
+		{"no limits", heed.Limits{}, "silent"},
+		{"configured", heed.Limits{Policies: []heed.Policy{{Quota: 1 << 40, Window: time.Minute}}}, "silent"},
+		{"bucket", heed.Limits{Policies: []heed.Policy{{Quota: 1 << 40, Window: time.Minute, Burst: 1 << 30}}}, "silent"},
+		{"announced", heed.Limits{}, "ietf"},
+		{"unlimited", heed.Limits{Unlimited: true}, "silent"},
+	} {
+		b.Run(tc.name, func(b *testing.B) {
+			r, err := heed.NewRegistry(heed.Config{Default: tc.limits})
+			if err != nil {
+				b.Fatal(err)
+			}
+			req, _ := http.NewRequest("GET", "https://api.example.org/v1/things?page=1", nil)
+			req.Header.Set("Authorization", "Bearer 0123456789abcdef0123456789abcdef")
+			resp := &http.Response{StatusCode: 200, Header: benchAnswers[tc.answer]}
+			b.ReportAllocs()
+			for b.Loop() {
+				roundTrip(b, r, req, resp)
+			}
+		})
+	}
+}
+
+func BenchmarkAcquireParallel(b *testing.B) {
+	for _, origins := range []int{1, 64} {
+		b.Run(fmt.Sprint(origins, " origins"), func(b *testing.B) {
+			var r heed.Registry
+			reqs := make([]*http.Request, origins)
+			for i := range reqs {
+				reqs[i], _ = http.NewRequest("GET", fmt.Sprintf("https://%d.example.org/", i), nil)
+			}
+			resp := &http.Response{StatusCode: 200, Header: benchAnswers["silent"]}
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for i := 0; pb.Next(); i++ {
+					roundTrip(b, &r, reqs[i%origins], resp)
+				}
+			})
+		})
+	}
+}
+
+func BenchmarkCheck(b *testing.B) {
+	var r heed.Registry
+	req, _ := http.NewRequest("GET", "https://api.example.org/", nil)
+	roundTrip(b, &r, req, &http.Response{StatusCode: 200, Header: benchAnswers["ietf"]})
+	b.ReportAllocs()
+	for b.Loop() {
+		if !r.Check(req).Allowed {
+			b.Fatal("not allowed")
+		}
+	}
+}
+
+// BenchmarkIdleOrigin reports the memory that an origin takes while nobody
+// uses it.
+func BenchmarkIdleOrigin(b *testing.B) {
+	for _, answer := range []string{"silent", "ietf"} {
+		b.Run(answer, func(b *testing.B) {
+			const origins = 10_000
+			heap := func() uint64 {
+				runtime.GC()
+				var m runtime.MemStats
+				runtime.ReadMemStats(&m)
+				return m.HeapAlloc
+			}
+			resp := &http.Response{StatusCode: 200, Header: benchAnswers[answer]}
+			var bytes uint64
+			for range b.N {
+				b.StopTimer()
+				var r heed.Registry
+				before := heap()
+				b.StartTimer()
+				for i := range origins {
+					req, _ := http.NewRequest("GET", fmt.Sprintf("https://%d.example.org/", i), nil)
+					roundTrip(b, &r, req, resp)
+				}
+				b.StopTimer()
+				bytes = heap() - before
+				runtime.KeepAlive(&r)
+				b.StartTimer()
+			}
+			b.ReportMetric(float64(bytes)/origins, "B/origin")
+		})
+	}
+}
+
+// BenchmarkNewOriginAtTheBound is what a request costs that is the first to
+// its origin where as many are known as may be.
+func BenchmarkNewOriginAtTheBound(b *testing.B) {
+	for _, answer := range []string{"silent", "ietf"} { // restored at once, and not for a while
+		b.Run(answer, func(b *testing.B) {
+			r, err := heed.NewRegistry(heed.Config{Logger: discard})
+			if err != nil {
+				b.Fatal(err)
+			}
+			resp := &http.Response{StatusCode: 200, Header: benchAnswers[answer]}
+			n := 0
+			visit := func() {
+				req, _ := http.NewRequest("GET", fmt.Sprintf("https://%d.example.org/", n), nil)
+				n++
+				roundTrip(b, r, req, resp)
+			}
+			for range 100_000 {
+				visit()
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				visit()
+			}
+		})
+	}
+}
