@@ -72,6 +72,9 @@ type Question struct {
 	// ledger may take units for them in advance.
 	Ahead int
 
+	// NoWait says that the request does not come back where it is refused.
+	NoWait bool
+
 	// Latency is how long the slowest of recent answers took; 0: not known.
 	Latency time.Duration
 

@@ -74,7 +74,7 @@ func (p *partition) question(a *ask) *Question {
 	q := &Question{
 		Origin: o.name, Partition: p.shared.key, Cost: p.price(a),
 		MinInterval: max(l.MinInterval, a.opts.minInterval), MinPause: l.MinPause, MaxConcurrent: l.MaxConcurrent,
-		Ahead: max(p.queue.len-1, 0), Latency: p.slowest, MaxWait: l.MaxRetryAfter,
+		Ahead: max(p.queue.len-1, 0), NoWait: a.opts.noWait, Latency: p.slowest, MaxWait: l.MaxRetryAfter,
 	}
 	for _, s := range p.slots {
 		if s.source == SourceConfigured {
