@@ -80,16 +80,17 @@ func ordinary(name string) bool {
 }
 
 // speaksOfLimits reports whether a word of a field's canonical name begins with
-// Concurren(t), Limit, Mbx, Quota, Rate, Remain, Reset, Retry, Usage or Used.
+// Concurren(t), Limit, Mbx, Quota, Rate, Remain, Reset, Retry, Usage or Used, or
+// is the name of a service that signs its responses, Github or Openai.
 func speaksOfLimits(name string) bool {
 	for i := 0; i+3 < len(name); i++ {
 		if name[i] >= 'a' { // capitals begin a word
 			continue
 		}
 		switch name[i] {
-		case 'C', 'L', 'M', 'Q', 'R', 'U':
+		case 'C', 'G', 'L', 'M', 'O', 'Q', 'R', 'U':
 			switch name[i : i+4] {
-			case "Conc", "Limi", "Mbx-", "Quot", "Rate", "Rema", "Rese", "Retr", "Usag", "Used":
+			case "Conc", "Gith", "Limi", "Mbx-", "Open", "Quot", "Rate", "Rema", "Rese", "Retr", "Usag", "Used":
 				return true
 			}
 		}
@@ -130,7 +131,7 @@ func (p *fieldPattern) match(name string) (dim string, ok bool) {
 
 // A dialectIndex finds the dialects of a table by what a response shows.
 type dialectIndex struct {
-	origins  map[string][]*Dialect // by host, or ".example.org" for what is below a domain
+	origins  map[string][]dialectOrigin // by the last two labels of the host
 	signs    []dialectSign
 	fields   map[string][]fieldUse     // of dialects that anybody may speak, as all below
 	patterns map[string][]fieldPattern // by the first patternKey bytes of the prefix
@@ -141,7 +142,6 @@ type dialectIndex struct {
 // A dialectSign is a field that tells a dialect.
 type dialectSign struct {
 	name    string
-	speaks  bool // of limits, so that it is among the fields looked at
 	dialect *Dialect
 }
 
@@ -153,7 +153,7 @@ var knownDialects = indexDialects(dialectTable)
 
 func indexDialects(table []Dialect) *dialectIndex {
 	x := &dialectIndex{
-		origins:  map[string][]*Dialect{},
+		origins:  map[string][]dialectOrigin{},
 		fields:   map[string][]fieldUse{},
 		patterns: map[string][]fieldPattern{},
 		order:    map[*Dialect]uint16{},
@@ -163,12 +163,12 @@ func indexDialects(table []Dialect) *dialectIndex {
 		d := &table[i]
 		x.order[d] = order - 1<<13
 		for _, o := range d.Origins {
-			host := strings.TrimPrefix(o, "*")
-			x.origins[host] = append(x.origins[host], d)
+			key := domain(o)
+			x.origins[key] = append(x.origins[key], dialectOrigin{o, d})
 		}
 		if d.Sign != "" {
 			name := http.CanonicalHeaderKey(d.Sign)
-			x.signs = append(x.signs, dialectSign{name, speaksOfLimits(name), d})
+			x.signs = append(x.signs, dialectSign{name, d})
 		}
 		if d.anywhere() {
 			shows := fieldUse{dialect: d, order: order}
@@ -211,16 +211,39 @@ func indexDialects(table []Dialect) *dialectIndex {
 
 // at calls f with the dialects spoken at an origin.
 func (x *dialectIndex) at(origin string, f func(*Dialect)) {
-	for host := originHost(origin); host != ""; {
-		for _, d := range x.origins[host] {
-			f(d)
+	host := originHost(origin)
+	for i := range x.origins[domain(host)] {
+		if o := &x.origins[domain(host)][i]; o.covers(host) {
+			f(o.dialect)
 		}
-		next := strings.IndexByte(host[1:], '.')
-		if next < 0 {
-			return
-		}
-		host = host[1+next:]
 	}
+}
+
+// A dialectOrigin is a host where a dialect is spoken, or "*.example.org" for
+// those below a domain.
+type dialectOrigin struct {
+	pattern string
+	dialect *Dialect
+}
+
+func (o *dialectOrigin) covers(host string) bool {
+	if o.pattern[0] == '*' {
+		return len(host) >= len(o.pattern) && strings.HasSuffix(host, o.pattern[1:])
+	}
+	return host == o.pattern
+}
+
+// domain returns the last two labels of a host.
+func domain(host string) string {
+	dots := 0
+	for i := len(host) - 1; i >= 0; i-- {
+		if host[i] == '.' {
+			if dots++; dots == 2 {
+				return host[i+1:]
+			}
+		}
+	}
+	return host
 }
 
 // originHost returns an origin's host, without scheme and port.

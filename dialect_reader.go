@@ -20,13 +20,9 @@ func readDialects(origin string, status int, h http.Header, fields []string, bod
 		return
 	}
 	r := dialectReaders.Get().(*dialectReader)
-	defer r.free()
-	*r = dialectReader{
-		a: *a, status: status, h: h, fields: fields, ref: date,
-		refused:  a.Refused || status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable,
-		policies: len(a.Policies), limits: len(a.Limits),
-		spoken: r.spoken[:0], groups: r.groups[:0],
-	}
+	r.a, r.status, r.h, r.fields, r.ref = *a, status, h, fields, date
+	r.refused = a.Refused || status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable
+	r.policies, r.limits = len(a.Policies), len(a.Limits)
 	if date.IsZero() {
 		r.ref = now
 	}
@@ -36,12 +32,14 @@ func readDialects(origin string, status int, h http.Header, fields []string, bod
 	r.own = len(r.spoken)
 	r.readKnown(knownDialects, origin)
 	if len(r.spoken) == 0 && len(r.groups) == 0 && !(status == http.StatusForbidden && a.RetryAfter > 0) {
+		r.free()
 		return
 	}
 	r.sort()
 	for i := range r.groups {
 		g := &r.groups[i]
 		if g.quota == nil {
+			r.shown = true
 			continue
 		}
 		r.draft = g.name[roleLimit] == fieldLimit || g.name[roleRemaining] == fieldRemaining
@@ -49,6 +47,7 @@ func readDialects(origin string, status int, h http.Header, fields []string, bod
 	}
 	r.conclude(body)
 	*a = r.a
+	r.free()
 }
 
 // A dialectReader reads one response.
@@ -66,6 +65,7 @@ type dialectReader struct {
 	spoken []*Dialect // as recognised, the most particular ones first
 	own    int        // of spoken, those of a user
 	known  int        // of spoken, those recognised by more than the fields of a family
+	shown  bool       // a dialect that anybody may speak shows by more than its quotas
 	draft  bool       // the quota at hand is in the fields of the early IETF drafts
 	taken  uint64     // of fields, those a dialect has explained
 	groups []quotaGroup
@@ -79,7 +79,9 @@ var dialectReaders = sync.Pool{New: func() any { return new(dialectReader) }}
 func (r *dialectReader) free() {
 	clear(r.spoken)
 	clear(r.groups)
-	*r = dialectReader{spoken: r.spoken[:0], groups: r.groups[:0]}
+	r.spoken, r.groups = r.spoken[:0], r.groups[:0]
+	r.a, r.h, r.fields = Announcement{}, nil, nil
+	r.matched, r.taken, r.own, r.known, r.shown = 0, 0, 0, 0, false
 	dialectReaders.Put(r)
 }
 
@@ -117,19 +119,15 @@ func (r *dialectReader) readOwn(d *Dialect, origin string, order uint16) {
 // the origin or shown by their sign, then of those that anybody may speak.
 func (r *dialectReader) readKnown(x *dialectIndex, origin string) {
 	const first = 1 << 12 // after a user's dialects, before those anybody may speak
-	for host := originHost(origin); host != ""; {
-		for _, d := range x.origins[host] {
-			r.speaks(d)
+	host := originHost(origin)
+	here := x.origins[domain(host)]
+	for i := range here {
+		if d := here[i].dialect; here[i].covers(host) && r.speaks(d) {
 			r.readQuotas(d, first+x.order[d], false)
 		}
-		next := strings.IndexByte(host[1:], '.')
-		if next < 0 {
-			break
-		}
-		host = host[1+next:]
 	}
 	for i := range x.signs {
-		if sign := &x.signs[i]; r.sent(sign.name, !sign.speaks) && r.speaks(sign.dialect) {
+		if sign := &x.signs[i]; r.sent(sign.name, false) && r.speaks(sign.dialect) {
 			r.readQuotas(sign.dialect, first+x.order[sign.dialect], false)
 		}
 	}
@@ -246,8 +244,8 @@ func (r *dialectReader) takePattern(p *fieldPattern, use fieldUse, name string, 
 	return true
 }
 
-// sent reports whether a field was sent. Those of users' dialects, and some
-// signs, may have a name that does not speak of limits.
+// sent reports whether a field was sent. Those of users' dialects may have a
+// name that does not speak of limits.
 func (r *dialectReader) sent(name string, anyName bool) bool {
 	if anyName {
 		return len(r.h[name]) > 0
@@ -369,6 +367,9 @@ func (r *dialectReader) emit(g *quotaGroup) {
 	limit := r.value(g, roleLimit)
 	if n, ok := parseCount(limit); ok {
 		p.Quota = n
+	} else if n, rest, ok := scanDecimal(trimOWS(limit)); ok && !n.neg && rest == "" && n.nanos > 0 && p.Window > 0 {
+		p.Quota = 1 // tollbooth: 0.02 in a second is one in 50
+		p.Window = time.Duration(min(float64(p.Window)/float64(n.nanos)*1e9, float64(maxSpan)))
 	}
 	if g.name[roleRemaining] != "" {
 		for _, line := range r.h[g.name[roleRemaining]] { // several limiters, of which the tightest counts

@@ -17,6 +17,9 @@ func (r *dialectReader) conclude(body []byte) {
 	}
 	refusal := (*Refusal)(nil)
 	for i, d := range r.spoken {
+		if i >= r.known && !r.shown && len(d.Refusals) == 0 {
+			continue
+		}
 		for name, more := cutWord(d.Bucket); name != "" && r.a.Bucket == ""; name, more = cutWord(more) {
 			if i < r.own {
 				name = http.CanonicalHeaderKey(name)

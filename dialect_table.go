@@ -19,7 +19,7 @@ var dialectTable = []Dialect{
 	{
 		Name:    "github",
 		Origins: []string{"api.github.com", "uploads.github.com", "*.ghe.com"},
-		Sign:    "X-Github-Request-Id", // GitHub Enterprise is at home anywhere
+		Sign:    "X-Github-Media-Type", // GitHub Enterprise is at home anywhere
 		Quotas:  []QuotaFields{plain("X-Ratelimit-", 0)},
 		Bucket:  "X-Ratelimit-Resource",
 		Refusals: []Refusal{
@@ -45,7 +45,6 @@ var dialectTable = []Dialect{
 	{Name: "jira", Origins: []string{"*.atlassian.net", "api.atlassian.com"}, Quotas: []QuotaFields{plain("X-Ratelimit-", 0)}},
 	{Name: "twitch", Origins: []string{"api.twitch.tv"}, Quotas: []QuotaFields{plain("Ratelimit-", 0)}},
 	{Name: "digitalocean", Origins: []string{"api.digitalocean.com"}, Quotas: []QuotaFields{plain("Ratelimit-", time.Hour)}},
-	{Name: "hetzner", Origins: []string{"api.hetzner.cloud"}, Quotas: []QuotaFields{plain("Ratelimit-", time.Hour)}},
 	{Name: "docker-hub", Origins: []string{"registry-1.docker.io", "hub.docker.com"}, Sign: "Docker-Ratelimit-Source"},
 	{
 		Name: "yelp", Origins: []string{"api.yelp.com"},

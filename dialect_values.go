@@ -145,6 +145,10 @@ func parseSpan(s string, form TimeForm, ref time.Time) (span, bool) {
 	return until(t, ref, grain)
 }
 
+// firstEpoch is the least number of seconds taken for an instant and not for a
+// span: a span would be of more than 15 years, an instant is after 1985.
+const firstEpoch = 5e8
+
 // span reads a plain number as form says.
 func (n decimal) span(form TimeForm, ref time.Time) (span, bool) {
 	if n.neg || n.whole >= 1e14 {
@@ -158,7 +162,7 @@ func (n decimal) span(form TimeForm, ref time.Time) (span, bool) {
 	if n.frac > 0 {
 		grain = time.Millisecond
 	}
-	if n.whole >= 1e9 && (form == TimeAuto || n.whole >= 1e11) {
+	if n.whole >= firstEpoch && (form == TimeAuto || n.whole >= 1e11) {
 		if unit == time.Second {
 			return until(time.Unix(n.whole, n.nanos), ref, grain)
 		}

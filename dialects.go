@@ -120,7 +120,7 @@ const (
 type TimeForm uint8
 
 const (
-	// TimeAuto tells by the size of the number: below 10⁹ a span in seconds,
+	// TimeAuto tells by the size of the number: below 5·10⁸ a span in seconds,
 	// below 10¹¹ an instant in seconds since 1970, below 10¹⁴ one in
 	// milliseconds. In a field whose name ends in -Ms or -Milliseconds a span
 	// is in milliseconds.

@@ -71,6 +71,8 @@ How sure we are of a service:
 | W | a capture of its responses, or its documentation as others quote it |
 | S | a survey of vendors' documentation |
 
+The marks are about names, forms and meaning; the numbers in a fixture are partly made up.
+
 `, len(dialectTable), len(services))
 
 	fmt.Fprint(&b, "## The IETF drafts\n\n")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -107,48 +106,56 @@ type LimitError struct {
 
 // Error says that the request was not sent, by whose limit, and when it could be.
 func (e *LimitError) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "heed: request to %s not sent: ", e.Origin)
+	text := "heed: request to " + e.Origin + " not sent: "
+	policy := "a policy of the origin"
+	if e.Policy != "" {
+		policy = fmt.Sprintf("policy %q", e.Policy)
+	}
+	if e.Reason == ReasonCost {
+		return text + "it costs more than " + policy + " can ever give"
+	}
 	switch e.Cause {
 	case CausePolicy:
-		if e.Policy != "" {
-			fmt.Fprintf(&b, "policy %q has too little left", e.Policy)
-		} else {
-			b.WriteString("its policy has too little left")
-		}
+		text += policy + " has too little left"
 	case CauseSmoother:
-		b.WriteString("requests are being spread over the window")
+		text += "requests are being spread over the window of " + policy
 	case CausePause:
-		b.WriteString("paused")
+		text += "the origin is paused"
 	case CauseInterval:
-		b.WriteString("the least interval between requests has not passed")
+		text += "the interval between requests has not passed"
 	case CauseConcurrency:
-		b.WriteString("as many requests as allowed are in flight")
+		text += "as many requests as allowed are in flight"
 	case CauseScout:
-		b.WriteString("waiting for the answer to a request sent ahead")
+		text += "the answer to a request sent ahead is awaited"
 	case CauseBackoff:
-		b.WriteString("backing off after a refusal")
+		text += "it was refused and backs off"
 	case CauseLedger:
-		b.WriteString("the shared quota has too little left")
+		text += "the shared quota has too little left"
 	default:
-		b.WriteString("others are waiting")
+		text += "others came first"
 	}
 	if e.Wait > 0 {
-		fmt.Fprintf(&b, "; it could start in %v at the earliest", e.Wait)
+		text += fmt.Sprintf("; it could start in %v at the earliest", e.Wait)
+	} else {
+		text += "; nobody can say when it could start"
 	}
-	switch e.Reason {
-	case ReasonDeadline:
-		b.WriteString(", after its deadline")
-	case ReasonMaxWait:
-		b.WriteString(", longer than MaxWait allows")
-	case ReasonQueueFull:
-		b.WriteString("; the queue is full")
-	case ReasonNoWait:
-		b.WriteString("; it was asked not to wait")
-	case ReasonCost:
-		b.WriteString("; it costs more than the limit can ever give")
+	switch {
+	case e.Reason == ReasonDeadline && e.Wait > 0:
+		text += ", not before its deadline"
+	case e.Reason == ReasonDeadline:
+		text += ", and its deadline has come"
+	case e.Reason == ReasonMaxWait && e.Wait > 0:
+		text += ", longer than MaxWait allows"
+	case e.Reason == ReasonMaxWait:
+		text += ", and MaxWait is over"
+	case e.Reason == ReasonQueueFull:
+		text += ", and the queue is full"
+	case e.Wait > 0:
+		text += ", and was asked not to wait"
+	default:
+		text += ", and it was asked not to wait"
 	}
-	return b.String()
+	return text
 }
 
 // Timeout reports whether the request ran out of time: its Reason is

@@ -91,18 +91,19 @@ type Event struct {
 type Trace struct {
 	Waited   time.Duration // in all, over all attempts
 	Cause    Cause         // of the longest wait; CauseNone: it did not wait
-	Policy   string        // where Cause is CausePolicy
+	Policy   string        // where Cause is CausePolicy or CauseSmoother
 	Attempts int           // requests sent; 0: refused before the first
 
 	longest time.Duration
 }
 
-func (t *Trace) waited(d time.Duration, c Cause, policy string) {
+// waited adds a wait, and what held it.
+func (t *Trace) waited(d time.Duration, by obstacle) {
 	if t == nil || d <= 0 {
 		return
 	}
 	t.Waited += d
 	if d > t.longest {
-		t.longest, t.Cause, t.Policy = d, c, policy
+		t.longest, t.Cause, t.Policy = d, by.cause, by.policy
 	}
 }

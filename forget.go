@@ -1,6 +1,7 @@
 package heed
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -16,89 +17,102 @@ func (r *Registry) sweep(now time.Time) {
 		return
 	}
 	for _, e := range r.entries(now) {
-		if e.rested && now.Sub(e.used) >= r.config.IdleAfter {
+		if e.rest <= 0 && -e.used >= int64(r.config.IdleAfter) {
 			r.drop(now, e, nil)
 		}
 	}
+	r.roomAt.Store(0)
 }
 
-// makeRoom counts a partition that is about to be added to keep, and forgets
-// others where that is one too many. It forgets a few more than it must, so
-// that a registry that is full does not have to look for the next one at
-// once. No lock is held.
+// makeRoom forgets partitions where one more, of keep, would be one too many.
+// It forgets a few more than it must, so that a registry that is full does
+// not have to look for the next one at once, nor where few can be forgotten.
+// No lock is held.
 func (r *Registry) makeRoom(now time.Time, keep *origin) {
-	if excess := int(r.size.Add(1)) - r.config.MaxOrigins; excess > 0 {
-		r.squeeze(now, keep, excess+r.config.MaxOrigins/64)
+	size := r.size.Load() + 1
+	most := int64(r.config.MaxOrigins)
+	if size <= max(most, r.roomAt.Load()) || !r.squeezing.TryLock() {
+		return
 	}
+	defer r.squeezing.Unlock()
+	r.squeeze(now, keep, int(size-most+most/64))
+	r.roomAt.Store(r.size.Load() + most/64)
 }
 
-// An entry is a partition as the sweep sees it.
+// An entry is a partition as the sweep sees it. Its times are nanoseconds
+// from then on.
 type entry struct {
-	p      *partition
-	used   time.Time
-	rest   time.Time // forgetting it from then on loses nothing
-	busy   bool
-	rested bool
+	p    *partition
+	used int64 // when it was used last
+	rest int64 // from when on forgetting it loses nothing; 0 or less: it does not
 }
 
-// entries returns every partition.
+// entries returns every partition without requests waiting or in flight.
 func (r *Registry) entries(now time.Time) []entry {
-	var es []entry
+	es := make([]entry, 0, r.size.Load())
 	for _, o := range r.all() {
 		o.mu.Lock()
-		rest := o.rest(now)
 		for _, p := range o.partitions {
-			e := entry{p: p, used: p.lastUsed, rest: p.rest(now), busy: p.busy()}
-			if len(o.partitions) == 1 {
-				e.rest = rest
+			if !p.busy() {
+				es = append(es, entry{p, int64(p.lastUsed.Sub(now)), int64(p.rest(now).Sub(now))})
 			}
-			e.rested = !e.busy && !now.Before(e.rest)
-			es = append(es, e)
 		}
 		o.mu.Unlock()
 	}
 	return es
 }
 
-// squeeze drops n partitions: those idle longest first; where only such
+// squeeze forgets n partitions: those idle longest first; where only such
 // remain as a quota, a pause or an interval still holds, the soonest restored
 // first, with a warning. What is waiting or in flight stays.
 func (r *Registry) squeeze(now time.Time, keep *origin, n int) {
-	es := slices.DeleteFunc(r.entries(now), func(e entry) bool { return e.busy })
+	es := r.entries(now)
 	slices.SortFunc(es, func(a, b entry) int {
-		switch {
-		case a.rested != b.rested:
-			if a.rested {
-				return -1
-			}
-			return 1
-		case a.rested:
-			return a.used.Compare(b.used)
+		if c := cmp.Compare(max(a.rest, 0), max(b.rest, 0)); c != 0 {
+			return c
 		}
-		return a.rest.Compare(b.rest)
+		return cmp.Compare(a.used, b.used)
 	})
-	warned := false
-	for _, e := range es[:min(n, len(es))] {
-		if r.drop(now, e, keep) && !e.rested && !warned {
-			warned = true
-			r.log().Warn("heed: too many origins: forgetting one whose limits still hold",
-				"origin", e.p.origin.name, "max", r.config.MaxOrigins, "restored_in", e.rest.Sub(now))
+	var lost *entry
+	for i := range es {
+		if n <= 0 {
+			break
 		}
+		if e := &es[i]; r.drop(now, *e, keep) {
+			n--
+			if e.rest > 0 && lost == nil {
+				lost = e
+			}
+		}
+	}
+	if lost != nil && r.warnsOfLoss(now) {
+		r.log().Warn("heed: too many origins: forgetting some whose limits still hold",
+			"origin", lost.p.origin.name, "max", r.config.MaxOrigins, "restored_in", time.Duration(lost.rest))
 	}
 }
 
-// drop forgets one partition if it has not been used meanwhile, and its
+// lossWarnings is how far apart warnings are that there are too many origins.
+const lossWarnings = time.Minute
+
+func (r *Registry) warnsOfLoss(now time.Time) bool {
+	if !r.warnedAt.IsZero() && now.Sub(r.warnedAt) < lossWarnings {
+		return false
+	}
+	r.warnedAt = now
+	return true
+}
+
+// drop forgets one partition if nothing has happened there meanwhile, and its
 // origin with its last one.
 func (r *Registry) drop(now time.Time, e entry, keep *origin) bool {
-	o := e.p.origin
+	p, o := e.p, e.p.origin
 	r.mu.Lock()
 	o.mu.Lock()
-	ok := !e.p.busy() && e.p.lastUsed.Equal(e.used) && o.partitions[e.p.key] == e.p
+	ok := o.partition(p.key) == p && !p.busy() && int64(p.lastUsed.Sub(now)) == e.used && (e.rest > 0 || !p.rest(now).After(now))
 	if ok {
-		e.p.setAlarm(time.Time{})
-		delete(o.partitions, e.p.key)
+		o.remove(p)
 		r.size.Add(-1)
-		if len(o.partitions) == 0 && o != keep && o.inFlight == 0 {
+		if len(o.partitions) == 0 && o != keep {
 			o.gone = true
 			delete(r.origins, o.name)
 			for _, s := range o.spellings {

@@ -34,6 +34,8 @@ type Announcement struct {
 	// no quota and what it announces is out of date (draft-11, section 7.3).
 	// Policies and Limits are empty then.
 	Cached bool
+	// Date is the response's own clock, where it has limits; zero: not said.
+	Date time.Time `json:",omitzero"`
 }
 
 // ParseAnnouncement returns what a response received at now says about limits:
@@ -95,6 +97,7 @@ func readAnnouncement(origin string, status int, h http.Header, fields []string,
 	if lines := h["Date"]; len(lines) > 0 {
 		date, _ = parseTimeNear(lines[0], now)
 	}
+	a.Date = date
 	ref := date
 	if ref.IsZero() {
 		ref = now

@@ -28,7 +28,7 @@ func (p *partition) hear(now time.Time, pm *Permit, status int, a *Announcement)
 				c.slot.refund(now, c)
 				c.n = 0
 			default:
-				c.slot.settle(now, c)
+				c.slot.settle(now, pm.start, c)
 			}
 		}
 		p.fade(now)
@@ -71,6 +71,7 @@ func (p *partition) accepted(now time.Time, pm *Permit, told bool) {
 	}
 	if p.pause.doubtful && (pm.path != p.pause.path || pm.start.After(p.pause.began)) {
 		p.pause.end() // not an outage: something here succeeds
+		p.emit(Event{Kind: EventResumed, Time: now})
 	}
 	p.cap.well()
 	p.learnAccepted(now, pm)
@@ -83,6 +84,9 @@ func (p *partition) accepted(now time.Time, pm *Permit, told bool) {
 // hearPolicies takes in the policies and service limits of an announcement;
 // it reports whether a remaining count was among them.
 func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement) (told bool) {
+	if !a.Date.IsZero() {
+		p.origin.clock.hear(now, pm.start, a.Date)
+	}
 	for _, pol := range a.Policies {
 		if pol.Unit == "" {
 			pol.Unit = UnitRequests
@@ -104,18 +108,27 @@ func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement) (to
 		}
 		s.lastSaid, s.onRefusals = now, a.Refused && (made || s.onRefusals)
 		told = told || lim.Remaining >= 0
-		p.hearLimit(now, pm, s, lim, a.Refused)
+		p.hearLimit(now, pm, s, lim, a.Refused, a.Date)
 	}
 	return told
 }
 
-func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLimit, refused bool) {
+func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLimit, refused bool, date time.Time) {
+	if c := &p.origin.clock; lim.Clock && lim.Reset > 0 && !date.IsZero() {
+		by := time.Duration(0)
+		lim.Reset, by = c.until(now, date.Add(lim.Reset))
+		lim.Resolution += by
+	}
 	if lim.Reset >= 0 {
+		if s.policy.Window == 0 && lim.Remaining != 0 { // a window is as long as the longest wait for its end
+			s.terms.Window, s.ledger.inferred = max(s.terms.Window, lim.Reset), true
+		}
 		s.resetSaid = now.Add(min(lim.Reset, p.origin.limits.MaxRetryAfter))
 	}
 	if s.policy.Unit == UnitConcurrentRequests {
 		if s.policy.Quota == 0 && lim.Remaining >= 0 {
 			s.policy.Quota = s.inFlight + lim.Remaining
+			s.terms.Quota = s.policy.Quota
 		}
 		return
 	}
@@ -123,16 +136,19 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 		return
 	}
 	c := pm.charge(s)
-	s.settle(now, c)
-	room := s.ledger.room(now, &s.policy)
-	capped := s.ledger.hear(now, pm.start, c, &s.policy, statement{
+	s.settle(now, pm.start, c)
+	room := s.ledger.room(now, &s.terms)
+	capped := s.ledger.hear(now, pm.start, c, &s.terms, statement{
 		remaining: lim.Remaining, reset: lim.Reset, resolution: lim.Resolution, refused: refused,
 	}, p.origin.limits.MaxRetryAfter)
-	if after := s.ledger.room(now, &s.policy); after < room || now.Before(s.ledger.closed) {
+	if after := s.ledger.room(now, &s.terms); after < room || now.Before(s.ledger.closed) {
 		p.news = true
 	}
-	if capped && lim.Remaining == 0 {
-		p.emit(Event{Kind: EventPaused, Time: now, Cause: CausePolicy, Policy: s.policy.Name, Wait: p.origin.limits.MaxRetryAfter, Timed: true, Capped: true})
+	if lim.Remaining == 0 {
+		if most := p.origin.limits.MaxRetryAfter; capped && !s.capped {
+			p.emit(Event{Kind: EventPaused, Time: now, Cause: CausePolicy, Policy: s.policy.Name, Wait: most, Max: most, Timed: true, Capped: true})
+		}
+		s.capped = lim.Reset > p.origin.limits.MaxRetryAfter
 	}
 }
 
@@ -160,14 +176,7 @@ func (p *partition) announced(now time.Time, pol Policy) *slot {
 	case s == nil:
 		s = newSlot(pol, SourceAnnounced)
 		p.slots = append(p.slots, s)
-		for pm := p.inFlight.oldest; pm != nil; pm = pm.younger {
-			// Whatever is in flight may or may not be counted in what was said.
-			c := s.take(now, p.cost(s, &ask{opts: &noOptions}))
-			if pm.answered {
-				s.settle(now, &c)
-			}
-			pm.charges = append(pm.charges, c)
-		}
+		p.charge(now, s)
 	case s.policy != pol:
 		s.resize(pol)
 	default:
@@ -219,14 +228,14 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 	}
 	before := b.began
 	fresh := b.event(now, pm.start) && !pm.doubted
-	limit := !p.explains(a) && p.learner.suspects(pm, status)
-	if limit {
-		p.learnRefused(now, pm, fresh)
-	}
 	hint := hintOf(a, o.limits.IgnoreHeaders)
+	limit := !p.explains(a) && p.suspects(now, pm, status)
+	if limit {
+		p.learnRefused(now, pm, fresh, whole && hint > 0)
+	}
 	switch {
 	case hint > 0:
-		p.refusedUntil(now, pm, hint, fresh, whole, b.n, a)
+		p.refusedUntil(now, hint, fresh, whole, b.n, a)
 	case p.inFlightLearned() != nil:
 		// It goes again when another one ends.
 	case limit && p.learner.low > 0:
@@ -279,7 +288,7 @@ func hintOf(a *Announcement, ignoreFields bool) time.Duration {
 // refusedUntil holds what shares the refused quota for as long as a refusal
 // asks: the policies a problem document names, else the partition, for a 503
 // the origin.
-func (p *partition) refusedUntil(now time.Time, pm *Permit, hint time.Duration, fresh, whole bool, inARow int, a *Announcement) {
+func (p *partition) refusedUntil(now time.Time, hint time.Duration, fresh, whole bool, inARow int, a *Announcement) {
 	o := p.origin
 	most := o.limits.MaxRetryAfter
 	e := Event{Cause: CausePause, Wait: hint, Timed: true, Whole: whole, InARow: inARow}
@@ -340,7 +349,10 @@ func (p *partition) succeededSince(at, now time.Time) bool {
 
 // paused tells of a pause that has begun.
 func (p *partition) paused(now time.Time, e Event) {
-	e.Kind, e.Time = EventPaused, now
+	e.Kind, e.Time, e.Max = EventPaused, now, p.origin.limits.MaxRetryAfter
+	if !e.Timed {
+		e.Max = p.origin.limits.MaxBackoff
+	}
 	p.news = true
 	p.emit(e)
 }
@@ -355,6 +367,7 @@ func (p *partition) unpause(now time.Time) {
 		p.emit(Event{Kind: EventResumed, Time: now})
 	}
 	if manual := o.pause.manual; o.pause.over(now) {
+		o.stirred = true
 		p.emit(Event{Kind: EventResumed, Time: now, Whole: true, Manual: manual})
 	}
 }

@@ -8,61 +8,66 @@ import (
 // A verdict says when a request may go, as far as is known now, and what
 // holds it until then.
 type verdict struct {
-	at     time.Time // not before this; the instant it was judged at: it may go
-	events bool      // at alone does not free it: something has to happen first
-	asks   bool      // a shared ledger has to be asked, and nothing else holds it
-	cause  Cause
-	policy string
+	at       time.Time // not before this; the instant it was judged at: it may go
+	events   bool      // at alone does not free it: something has to happen first
+	asks     bool      // a shared ledger has to be asked, and nothing else holds it
+	again    time.Time // where events: judge it again by then, whatever has happened; zero: no need
+	obstacle           // what holds it: the first of those events, else what puts it off to at
+	last     obstacle  // what puts it off to at
 }
 
-// hold moves the verdict back to at, or until an event where known is false.
-func (v *verdict) hold(at time.Time, known bool, cause Cause, policy string) {
-	switch {
-	case !known:
+// An obstacle is what holds a request.
+type obstacle struct {
+	cause  Cause
+	policy string // of CausePolicy and CauseSmoother
+}
+
+// hold moves the verdict back to at.
+func (v *verdict) hold(at time.Time, cause Cause, policy string) {
+	if at.After(v.at) {
+		v.at, v.last = at, obstacle{cause, policy}
 		if !v.events {
-			v.cause, v.policy = cause, policy
+			v.obstacle = v.last
 		}
-		v.events = true
-	case at.After(v.at):
-		v.at = at
-		if !v.events {
-			v.cause, v.policy = cause, policy
-		}
+	}
+}
+
+// await makes the verdict depend on something that has yet to happen, and
+// will not before at.
+func (v *verdict) await(at time.Time, cause Cause, policy string) {
+	v.hold(at, cause, policy)
+	if !v.events {
+		v.events, v.obstacle = true, obstacle{cause, policy}
 	}
 }
 
 // goes reports whether the request may go at now.
 func (v *verdict) goes(now time.Time) bool { return !v.events && !v.at.After(now) }
 
-// judge says when a may go if n requests that stand for units go before it.
-// Every limit is judged at one instant, and nothing is taken.
-func (p *partition) judge(now time.Time, a *ask, n int, units int64) verdict {
-	o, l := p.origin, p.origin.limits
-	v := verdict{at: now}
+// A place is what goes before a request, as far as is sure.
+type place struct {
+	n     int     // those of its partition that are before it
+	all   int     // those of its origin, n included
+	units []int64 // what the n take of each of the partition's slots; nil: nothing
+}
+
+// judge says when a may go from a place in line. Every limit is judged at one
+// instant, and nothing is taken.
+func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
+	o := p.origin
 	p.unpause(now)
-	v.hold(a.notBefore, true, CauseBackoff, "")
-	v.hold(o.pause.until, true, CausePause, "")
+	v := verdict{at: now}
+	v.hold(o.pause.until, CausePause, "")
 	if !p.passesDoubt(a) {
-		v.hold(p.pause.until, true, CausePause, "")
+		v.hold(p.pause.until, CausePause, "")
 	}
-	if d := max(l.MinInterval, a.opts.minInterval); d > 0 && (!o.lastStart.IsZero() || n > 0) {
-		from := o.lastStart
-		if from.IsZero() {
-			from = now.Add(-d)
-		}
-		v.hold(from.Add(d).Add(time.Duration(n)*l.MinInterval), true, CauseInterval, "")
+	first := v.at // nobody goes before
+	o.space(now, &v, a.opts.minInterval, pl.all)
+	v.hold(a.notBefore, CauseBackoff, "")
+	if !p.cap.free(p.unanswered) {
+		v.await(now, CauseConcurrency, "")
 	}
-	if l.MinPause > 0 {
-		if o.inFlight > 0 {
-			v.hold(now, false, CauseInterval, "")
-		} else if !o.lastEnd.IsZero() {
-			v.hold(o.lastEnd.Add(l.MinPause), true, CauseInterval, "")
-		}
-	}
-	if l.MaxConcurrent > 0 && o.inFlight >= l.MaxConcurrent || !p.cap.free(p.unanswered) {
-		v.hold(now, false, CauseConcurrency, "")
-	}
-	for _, s := range p.slots {
+	for i, s := range p.slots {
 		if !s.enforced() {
 			continue
 		}
@@ -73,18 +78,139 @@ func (p *partition) judge(now time.Time, a *ask, n int, units int64) verdict {
 		if s.source == SourceAnnounced && p.shared.judges() {
 			continue
 		}
-		at, known := s.free(now, p.cost(s, a)+p.costAhead(s, n, units), n == 0 && p.queue.len > 1)
-		v.hold(at, known, CausePolicy, s.policy.Name)
+		n := p.cost(s, a)
+		if pl.units != nil {
+			n += pl.units[i]
+			if first.After(now) {
+				v.hold(first.Add(s.spread(n)), CausePolicy, s.policy.Name)
+			}
+		}
+		if at, known := s.free(now, n, pl.n == 0 && p.queue.len > 1); known {
+			v.hold(at, CausePolicy, s.policy.Name)
+		} else {
+			v.await(at, CausePolicy, s.policy.Name)
+		}
 	}
 	if at, ok := p.opening.free(now, p.patience()); !ok {
-		v.hold(at, true, CauseScout, "")
+		v.await(now, CauseScout, "")
+		v.again = at
 	}
-	if n == 0 && v.goes(now) {
+	if pl.n == 0 && v.goes(now) && (!a.opts.noWait || o.limits.Smoothing.always()) {
 		p.smooth(now)
-		v.hold(p.smoother.free(now, a.units()), true, CauseSmoother, p.smoother.policy)
+		v.hold(p.smoother.free(now, a.units()), CauseSmoother, p.smoother.policy)
 	}
 	p.judgeShared(now, a, &v)
 	return v
+}
+
+// space holds a request as the limits on all of the origin's requests ask:
+// one that asks for an interval of its own, behind n others.
+func (o *origin) space(now time.Time, v *verdict, interval time.Duration, n int) {
+	l, base := o.limits, v.at
+	if l.MinInterval > 0 || interval > 0 {
+		first := base
+		if !o.lastStart.IsZero() {
+			v.hold(o.lastStart.Add(interval), CauseInterval, "")
+			first = latest(base, o.lastStart.Add(l.MinInterval))
+		}
+		v.hold(first.Add(time.Duration(n)*l.MinInterval), CauseInterval, "")
+	}
+	if l.MinPause > 0 {
+		first := base
+		switch {
+		case o.inFlight > 0:
+			first = latest(base, now.Add(l.MinPause))
+			v.await(first, CauseInterval, "")
+		case !o.lastEnd.IsZero():
+			first = latest(base, o.lastEnd.Add(l.MinPause))
+		}
+		v.hold(first.Add(time.Duration(n)*l.MinPause), CauseInterval, "")
+	}
+	if l.MaxConcurrent > 0 && o.inFlight >= l.MaxConcurrent {
+		v.await(now, CauseConcurrency, "")
+	}
+}
+
+// spread returns how long n units take at least, from the first to the last,
+// whatever is left now.
+func (s *slot) spread(n int64) time.Duration {
+	p := &s.policy
+	switch {
+	case s.source != SourceConfigured || p.Unit == UnitConcurrentRequests || n <= p.Quota && s.bucket == nil:
+		return 0
+	case s.bucket != nil:
+		return time.Duration(float64(max(n-p.Burst, 0)) / float64(s.bucket.Limit()) * 1e9)
+	}
+	return time.Duration((n-1)/p.Quota) * p.Window
+}
+
+// placeOf returns a's place among those that wait in its partition.
+func (p *partition) placeOf(a *ask) place {
+	n, units := p.queue.ahead(a)
+	if n == 0 {
+		return place{}
+	}
+	pl := place{n: n, all: n, units: make([]int64, len(p.slots))}
+	if p.queue.priced == 0 {
+		for i, s := range p.slots {
+			pl.units[i] = s.usual(int64(n), units)
+		}
+		return pl
+	}
+	p.queue.all(func(w *waiter) {
+		if w.precedes(a) {
+			pl.add(p, &w.ask)
+		}
+	})
+	pl.n, pl.all = n, n
+	return pl
+}
+
+// add puts a before the place.
+func (pl *place) add(p *partition, a *ask) {
+	pl.n++
+	pl.all++
+	for i, s := range p.slots {
+		if s.policy.Unit != UnitConcurrentRequests {
+			pl.units[i] += p.cost(s, a)
+		}
+	}
+}
+
+// usual is what n requests take of the slot that stand for units and set no
+// cost of their own. Those in flight are no business of the ones behind them.
+func (s *slot) usual(n, units int64) int64 {
+	switch s.policy.Unit {
+	case UnitRequests:
+		return units
+	case UnitContentBytes:
+		return n * s.estimate
+	}
+	return 0
+}
+
+// others counts those waiting in the origin's other partitions that are sure
+// to go before a: nothing holds them but what holds all.
+func (p *partition) others(now time.Time, a *ask) int {
+	n := 0
+	for _, q := range p.origin.partitions {
+		if q == p || q.queue.len == 0 || q.pause.holds(now) || q.smoother.limiter != nil || !q.cap.free(q.unanswered) {
+			continue
+		}
+		if _, ok := q.opening.free(now, q.patience()); !ok {
+			continue
+		}
+		room := int64(math.MaxInt64)
+		for _, s := range q.slots {
+			if s.enforced() {
+				room = min(room, s.remaining(now))
+			}
+		}
+		if ahead, units := q.queue.ahead(a); units <= room {
+			n += ahead
+		}
+	}
+	return n
 }
 
 // cost is what a takes of s: as its context says, or one request, or the
@@ -100,17 +226,6 @@ func (p *partition) cost(s *slot, a *ask) int64 {
 	}
 }
 
-// costAhead is what n requests that stand for units take of s.
-func (p *partition) costAhead(s *slot, n int, units int64) int64 {
-	switch s.policy.Unit {
-	case UnitRequests:
-		return units
-	case UnitContentBytes:
-		return int64(n) * s.estimate
-	}
-	return 0
-}
-
 // impossible returns the concurrency limit that a can never fit into.
 func (p *partition) impossible(a *ask) *slot {
 	for _, s := range p.slots {
@@ -124,13 +239,13 @@ func (p *partition) impossible(a *ask) *slot {
 // smooth sets the smoother to the pace of the slot that binds most.
 func (p *partition) smooth(now time.Time) {
 	sm := &p.origin.limits.Smoothing
-	waiting := p.queue.units()
+	n, units := int64(p.queue.len), p.queue.units()
 	least, interval, policy := math.Inf(1), sm.Interval, ""
 	for _, s := range p.slots {
 		if !s.enforced() {
 			continue
 		}
-		pace := s.pace(now, p.costAhead(s, p.queue.len, waiting), sm)
+		pace := s.pace(now, s.usual(n, units), sm)
 		if s.policy.Unit == UnitContentBytes && s.estimate > 0 {
 			pace /= float64(s.estimate)
 		}
@@ -161,6 +276,7 @@ func (p *partition) admit(now time.Time, a *ask) *Permit {
 		p.pause.tried, pm.doubted = true, true
 	}
 	pm.lastStart, o.lastStart = o.lastStart, now
+	o.interval = a.opts.minInterval
 	o.inFlight++
 	p.inFlight.add(pm)
 	p.unanswered++
@@ -183,9 +299,6 @@ func (p *partition) admit(now time.Time, a *ask) *Permit {
 // muchWaiting is the sum of waits on an origin that is worth a warning.
 const muchWaiting = 30 * time.Second
 
-// touch notes that the partition is in use.
-func (p *partition) touch(now time.Time) { p.lastUsed, p.origin.lastUsed = now, now }
-
 // wants counts demand, for the smoother.
 func (p *partition) wants(now time.Time, a *ask) {
 	for _, s := range p.slots {
@@ -193,238 +306,4 @@ func (p *partition) wants(now time.Time, a *ask) {
 			s.demand.add(now, n, s.span(now))
 		}
 	}
-}
-
-// wake admits every waiting request of the partition that may go now, and
-// sets the timer for the next. Where the origin has limits over all its
-// partitions, all of them are looked at, first come first served.
-func (p *partition) wake(now time.Time) {
-	o := p.origin
-	if len(o.partitions) == 1 || !o.hasCommonLimits(now) {
-		p.settleDeadlines(now)
-		for p.wakeHead(now) {
-		}
-		return
-	}
-	o.wake(now)
-}
-
-// hasCommonLimits reports whether partitions hold each other up.
-func (o *origin) hasCommonLimits(now time.Time) bool {
-	l := o.limits
-	return l.MinInterval > 0 || l.MinPause > 0 || l.MaxConcurrent > 0 || o.pause.open
-}
-
-// wake admits every waiting request of the origin that may go now.
-func (o *origin) wake(now time.Time) {
-	var heads []*partition
-	for _, p := range o.partitions {
-		p.settleDeadlines(now)
-		p.unpark(now)
-		if p.queue.len+len(p.parked) > 0 {
-			heads = append(heads, p)
-		}
-	}
-	for len(heads) > 0 {
-		first := 0
-		for i, p := range heads {
-			if before(p.queue.head(), heads[first].queue.head()) {
-				first = i
-			}
-		}
-		if p := heads[first]; !p.wakeHead(now) {
-			heads[first] = heads[len(heads)-1]
-			heads = heads[:len(heads)-1]
-		}
-	}
-}
-
-// before reports whether a goes before b; nobody goes last.
-func before(a, b *waiter) bool {
-	if a == nil || b == nil {
-		return a != nil
-	}
-	if a.opts.priority != b.opts.priority {
-		return a.opts.priority > b.opts.priority
-	}
-	return a.number < b.number
-}
-
-// wakeHead admits the head of the queue if it may go. Else it sets the timer
-// and reports false.
-func (p *partition) wakeHead(now time.Time) bool {
-	p.unpark(now)
-	w := p.next(now)
-	if w == nil {
-		p.setAlarm(p.nextParked())
-		return false
-	}
-	v := p.judge(now, &w.ask, 0, 0)
-	w.cause, w.policy = v.cause, v.policy
-	if !v.goes(now) {
-		if v.asks {
-			p.askLedger(w)
-		}
-		at := v.at
-		if v.events && !at.After(now) {
-			at = time.Time{} // an event will wake it
-		}
-		p.setAlarm(soonest(at, p.nextParked()))
-		return false
-	}
-	p.leave(w)
-	w.resolve(p.admit(now, &w.ask), nil)
-	return true
-}
-
-// next returns the waiter whose turn it is: the head of the queue, or, while
-// it is in doubt whether more than one path is being refused, the first that
-// asks for another path.
-func (p *partition) next(now time.Time) *waiter {
-	head := p.queue.head()
-	if head == nil || !p.pause.doubtful || p.pause.tried || !p.pause.holds(now) {
-		return head
-	}
-	found := head
-	p.queue.all(func(w *waiter, _ int, _ int64) {
-		if found.path == p.pause.path && w.path != p.pause.path {
-			found = w
-		}
-	})
-	return found
-}
-
-func soonest(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
-}
-
-// setAlarm has the partition woken at an instant; zero: not by time.
-func (p *partition) setAlarm(at time.Time) {
-	if p.timer != nil {
-		if p.alarm.Equal(at) {
-			return
-		}
-		p.timer.Stop()
-		p.timer = nil
-	}
-	if at.IsZero() {
-		return
-	}
-	p.alarm = at
-	// A new timer each time: one made in another synctest bubble must not be
-	// touched from this one.
-	p.timer = time.AfterFunc(time.Until(at), func() { p.ring(at) })
-}
-
-// ring is the alarm going off.
-func (p *partition) ring(at time.Time) {
-	o := p.origin
-	o.mu.Lock()
-	if p.alarm.Equal(at) {
-		p.timer = nil
-	}
-	p.wake(time.Now())
-	o.mu.Unlock() // events are told by the requests it woke
-}
-
-// join puts w in line, or aside until its own next try.
-func (p *partition) join(now time.Time, w *waiter) {
-	p.origin.waiting++
-	if w.notBefore.After(now) {
-		p.parked = append(p.parked, w)
-		return
-	}
-	p.queue.push(w)
-}
-
-// leave takes w out of line.
-func (p *partition) leave(w *waiter) {
-	if w.queue != nil {
-		w.queue.remove(w)
-		p.origin.waiting--
-		return
-	}
-	for i, x := range p.parked {
-		if x == w {
-			p.parked = append(p.parked[:i], p.parked[i+1:]...)
-			p.origin.waiting--
-			return
-		}
-	}
-}
-
-// unpark puts those in line whose own wait is over.
-func (p *partition) unpark(now time.Time) {
-	parked := p.parked[:0]
-	for _, w := range p.parked {
-		if w.notBefore.After(now) {
-			parked = append(parked, w)
-		} else {
-			p.queue.push(w)
-		}
-	}
-	clear(p.parked[len(parked):])
-	p.parked = parked
-}
-
-func (p *partition) nextParked() time.Time {
-	var at time.Time
-	for _, w := range p.parked {
-		at = soonest(at, w.notBefore)
-	}
-	return at
-}
-
-// settleDeadlines refuses, where something has changed, those waiting that
-// can no longer start in time.
-func (p *partition) settleDeadlines(now time.Time) {
-	if !p.news {
-		return
-	}
-	p.news = false
-	if p.queue.deadlines == 0 && len(p.parked) == 0 {
-		return
-	}
-	late := func(w *waiter, n int, units int64) {
-		if w.deadline.IsZero() {
-			return
-		}
-		if v := p.judge(now, &w.ask, n, units); w.late(v.at) {
-			p.leave(w)
-			w.resolve(nil, p.tooLate(now, &w.ask, v))
-		}
-	}
-	p.queue.all(late)
-	for _, w := range append([]*waiter(nil), p.parked...) {
-		late(w, 0, 0)
-	}
-}
-
-// late reports whether an instant is too late to start at: a request can wait
-// until MaxWait is over, but must start before its context's deadline.
-func (a *ask) late(at time.Time) bool {
-	return !a.deadline.IsZero() && (at.After(a.deadline) || at.Equal(a.deadline) && !a.maxWait)
-}
-
-// tooLate is the error for a request that cannot start before its deadline.
-func (p *partition) tooLate(now time.Time, a *ask, v verdict) *LimitError {
-	reason := ReasonDeadline
-	if a.maxWait {
-		reason = ReasonMaxWait
-	}
-	return p.refusal(now, v, reason)
-}
-
-func (p *partition) refusal(now time.Time, v verdict, reason Reason) *LimitError {
-	return &LimitError{Origin: p.origin.name, Policy: v.policyName(), Wait: max(v.at.Sub(now), 0), Reason: reason, Cause: v.cause}
-}
-
-func (v *verdict) policyName() string {
-	if v.cause == CausePolicy || v.cause == CauseSmoother {
-		return v.policy
-	}
-	return ""
 }

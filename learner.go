@@ -34,6 +34,8 @@ type learner struct {
 	refused  time.Time // when the latest refused request had been sent
 	refusals int64     // since the block began
 	probes   int       // refused in the block
+	timed503 bool      // it was a 503 that said when to come back
+	blocks   int       // so far
 	tooFast  float64   // the pace at which it began
 
 	low, high float64 // bounds of the rate, in requests per second; 0: none learned
@@ -52,6 +54,8 @@ const (
 	near          = 1.1  // bounds no further apart than this are as good as known
 	markEvery     = 100  // accepted requests that make a part of a cycle, at least
 	attemptCost   = 200  // accepted requests over which a refusal is to be spread
+	enough        = 10   // accepted requests that make a measurement, the first time
+	outageProbes  = 3    // refused at the time the server itself had named, they tell of an outage
 	idleGap       = 5 * time.Second
 )
 
@@ -72,7 +76,7 @@ func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 		m[0], m[1] = m[1], mark{now, l.accepted}
 	}
 	l.level = max(l.level, pm.level)
-	if p.queue.len > 0 {
+	if p.queue.len > 0 || pm.waited > 0 {
 		l.pressed++
 	}
 	if s := p.inFlightLearned(); s != nil && l.pressed >= attemptCost*max(l.cost, 1) {
@@ -107,10 +111,13 @@ func (l *learner) idled(now time.Time) bool {
 // suspects reports whether a refusal that no announced policy explains may
 // tell of a limit: the same path was accepted lately, or it is a 429 on a
 // path that is not known to be refused while others are not.
-func (l *learner) suspects(pm *Permit, status int) bool {
+func (p *partition) suspects(now time.Time, pm *Permit, status int) bool {
+	l := &p.learner
 	switch {
 	case l.accepted == 0 && l.low == 0:
 		return false
+	case status >= 500 && p.roomSaid(now):
+		return false // what the origin announces is not used up: it has a bad time
 	case l.healthy.has(pm.path):
 		return true
 	case status >= 500, l.sick.has(pm.path):
@@ -120,9 +127,23 @@ func (l *learner) suspects(pm *Permit, status int) bool {
 	return true
 }
 
+// roomSaid reports whether the origin announces policies, and none of them
+// is used up.
+func (p *partition) roomSaid(now time.Time) (any bool) {
+	for _, s := range p.slots {
+		if s.source == SourceAnnounced && s.enforced() {
+			any = true
+			if s.remaining(now) == 0 {
+				return false
+			}
+		}
+	}
+	return any
+}
+
 // learnRefused takes in a refusal that may tell of a limit; fresh: it is an
-// event of its own.
-func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool) {
+// event of its own; timed503: it is a 503 that says when to come back.
+func (p *partition) learnRefused(now time.Time, pm *Permit, fresh, timed503 bool) {
 	l := &p.learner
 	if pm.start.After(l.refused) {
 		l.refused = pm.start
@@ -132,33 +153,42 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool) {
 		if fresh {
 			l.probes++
 		}
+		if timed503 && l.probes >= outageProbes {
+			l.blocked = false // no limit lets nothing through, time and again, when it said it would
+			l.begin(now)
+		}
 		return
 	}
 	if s := p.inFlightLearned(); s != nil {
-		p.learnLevelAgain(now, pm, s)
+		p.learnLevelAgain(now, pm, s, timed503)
 		return
 	}
 	if l.low == 0 && l.level > 1 && l.level < pm.level {
 		p.learnLevel(now, int64(pm.level-1))
 		return
 	}
-	l.block(now)
+	l.block(now, timed503)
 }
 
 // block begins a block.
-func (l *learner) block(now time.Time) {
+func (l *learner) block(now time.Time, timed503 bool) {
 	l.blocked, l.began, l.refusals, l.tooFast = true, now, 1, l.pace()
-	l.probes = 0
+	l.probes, l.timed503 = 0, timed503
 }
 
 // learnReopened ends a block: the origin accepts again.
 func (p *partition) learnReopened(now time.Time) {
 	l := &p.learner
+	l.blocked = false
+	l.blocks++
+	if l.low == 0 && l.blocks < 2 && (l.accepted < enough || l.timed503) {
+		return // once is no evidence
+	}
 	n, from := l.accepted, l.since
 	if m := l.marks[0]; m.n > 0 { // a long cycle: its latest part, at the latest pace
 		n, from = n-m.n, m.at
 	}
-	low, high := perSecond(n, now.Sub(from)), perSecond(n, l.refused.Sub(from))
+	low, high := rateOf(n, now.Sub(from)), rateOf(n, l.refused.Sub(from))
 	if l.low == 0 && l.probes == 0 { // a bunch may have been refused for being one
 		high = math.Inf(1)
 	}
@@ -173,22 +203,26 @@ func (p *partition) learnReopened(now time.Time) {
 	}
 	l.low, l.high = low, max(low, high)
 	l.cycle, l.cost = max(n, 2), min(l.refusals, 8)
-	l.blocked, l.pressed = false, 0
+	l.pressed = 0
 	l.begin(now)
 	p.setLearnedRate(now, l.pace())
 	p.emit(Event{Kind: EventLearned, Time: now, Policy: learnedPolicy, Quota: max(int64(low), 1), Window: perUnit(low) * time.Duration(max(int64(low), 1)),
 		Unit: UnitRequests, Learned: true, Remaining: -1})
 }
 
-func perSecond(n int64, d time.Duration) float64 {
+func rateOf(n int64, d time.Duration) float64 {
 	return float64(max(n, 1)) / max(d, time.Millisecond).Seconds()
 }
 
 // pace is how fast requests go now, in requests per second.
 func (l *learner) pace() float64 {
 	base := l.low
-	if l.high > near*l.low { // between the bounds: doubling within half a cycle
-		base = min(l.low*math.Exp2(min(2*float64(l.pressed)/float64(l.cycle), 30)), l.high) // high may be +Inf
+	if l.high > near*l.low { // between the bounds: doubling within half a cycle, or four where it was a good one
+		speed := 2.0
+		if l.cycle >= enough {
+			speed = 0.25
+		}
+		base = min(l.low*math.Exp2(min(speed*float64(l.pressed)/float64(l.cycle), 30)), l.high) // high may be +Inf
 		if base < l.high {
 			return cautious * base
 		}
@@ -227,6 +261,7 @@ func (p *partition) setLearnedRate(now time.Time, r float64) {
 		s.bucket.SetLimitAt(now, rate.Limit(r))
 	}
 	s.policy = Policy{Name: learnedPolicy, Quota: 1, Window: perUnit(r), Burst: 1, Unit: UnitRequests}
+	s.terms = s.policy
 	p.news = true
 }
 
@@ -249,7 +284,7 @@ func (p *partition) learnLevel(now time.Time, n int64) {
 
 // learnLevelAgain takes in a refusal although requests in flight are capped:
 // the cap is lower than was learned, or it is no such limit at all.
-func (p *partition) learnLevelAgain(now time.Time, pm *Permit, s *slot) {
+func (p *partition) learnLevelAgain(now time.Time, pm *Permit, s *slot, timed503 bool) {
 	l := &p.learner
 	switch {
 	case int64(pm.level) > s.policy.Quota: // sent before it was learned
@@ -260,7 +295,7 @@ func (p *partition) learnLevelAgain(now time.Time, pm *Permit, s *slot) {
 		s.policy.Quota = int64(pm.level - 1)
 	default:
 		p.dropSlot(s)
-		l.block(now)
+		l.block(now, timed503)
 	}
 }
 

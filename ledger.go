@@ -30,6 +30,7 @@ type ledger struct {
 	opens    time.Time     // … and taken to be at this instant; zero: not said
 	closed   time.Time     // nothing may start before: an answer named this instant with nothing left
 	last     time.Time     // when the reset before this epoch was taken to be
+	inferred bool          // the window is, from resets
 	grain    time.Duration // what resets are rounded to
 	down     bool          // the origin was caught rounding resets down
 	blind    int           // statements in a row with nothing left and no reset
@@ -39,6 +40,11 @@ type ledger struct {
 	foreign int64 // of a sliding window: units others use
 	fits    int   // answers in a row that speak for a sliding window
 	gains   int   // answers that speak for a steady refill
+
+	regained   float64   // units a second that came back lately; 0: not measured
+	markedAt   time.Time // when that was last reckoned …
+	markedLeft int64     // … what was left then …
+	markedUse  int64     // … and answered
 }
 
 // A shape is how a quota comes back.
@@ -50,6 +56,10 @@ const (
 	shapeSliding       // every unit one window after it was taken
 	shapeRefill        // steadily
 )
+
+// flows reports whether units come back one by one, so that no reset has to be
+// planned for.
+func (l *ledger) flows() bool { return l.shape == shapeSliding || l.shape == shapeRefill }
 
 // convinced is how many answers have to speak for a shape other than shapeReset.
 const convinced = 3
@@ -102,7 +112,7 @@ func (l *ledger) turn(now time.Time, p *Policy) (probe bool) {
 	if until.IsZero() || now.Before(until) {
 		return false
 	}
-	if l.shape == shapeSliding || l.shape == shapeRefill && l.stated { // nothing turns
+	if l.flows() && (l.stated || l.shape == shapeSliding) { // nothing turns
 		l.earliest, l.opens, l.closed = time.Time{}, time.Time{}, time.Time{}
 		return false
 	}
@@ -177,8 +187,32 @@ func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Tim
 	return at, known
 }
 
-// refill is how many units a second come back for certain where they come back steadily.
-func (l *ledger) refill(p *Policy) float64 { return trust * float64(p.Quota) / p.Window.Seconds() }
+// refill is how many units a second come back for certain where they come
+// back steadily: most of what came back lately, or of the policy's own rate.
+func (l *ledger) refill(p *Policy) float64 {
+	r := float64(p.Quota) / p.Window.Seconds()
+	if l.regained > 0 {
+		r = min(r, l.regained)
+	}
+	return trust * r
+}
+
+// measureRefill follows how fast units come back: what is left more than it
+// was, and what was used meanwhile, over a tenth of a window.
+func (l *ledger) measureRefill(now time.Time, p *Policy, r int64) {
+	d := now.Sub(l.markedAt)
+	if d < p.Window/10 {
+		return
+	}
+	used := l.answered - l.markedUse
+	if got := float64(r-l.markedLeft+used) / d.Seconds(); d < p.Window && got > 0 {
+		if l.regained == 0 {
+			l.regained = got
+		}
+		l.regained += (got - l.regained) / 4
+	}
+	l.markedAt, l.markedLeft, l.markedUse = now, r, l.answered
+}
 
 // lastUnit returns when the last unit of an epoch is best sent while others
 // wait behind it. Its answer will say that nothing is left, and no request
@@ -228,8 +262,8 @@ func (l *ledger) refund(c *charge) {
 
 // settle closes a request's account without news: its answer said nothing
 // of this policy, or none will come.
-func (l *ledger) settle(now time.Time, c *charge, p *Policy) {
-	l.own.done(now, c.n, p.Quota, p.Window)
+func (l *ledger) settle(now, start time.Time, c *charge, p *Policy) {
+	l.own.done(now, start, c.n, p.Quota, p.Window)
 	l.answered += c.n
 }
 
@@ -268,6 +302,9 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	switch {
 	case l.stated:
 		l.learnRefill(p, least)
+		if l.shape == shapeRefill {
+			l.measureRefill(now, p, r)
+		}
 		l.left, l.most = min(max(l.left, least), r), max(min(l.most, r), least)
 	case l.fresh || p.Quota == 0:
 		l.left, l.most = min(least, r), r
@@ -310,7 +347,11 @@ func (l *ledger) learnShape(now, start time.Time, c *charge, p *Policy, r int64,
 	}
 	// If the window slides, what was answered before c went, and less than a
 	// window ago for certain, is counted in what c's answer says …
-	counted := l.own.between(now.Add(now.Sub(start)-p.Window), start)
+	window := p.Window
+	if l.inferred { // from a reset, which was rounded
+		window -= 2 * l.grain
+	}
+	counted := l.own.between(now.Add(-window), start)
 	if r > p.Quota-counted-c.n {
 		l.shape, l.fits, l.foreign = shapeReset, 0, 0
 		return
@@ -364,7 +405,7 @@ func (l *ledger) learnRefill(p *Policy, least int64) {
 // stale reports whether an answer belongs to an epoch that is over: it was
 // sent in one, and the reset it names is not clearly a later one.
 func (l *ledger) stale(start time.Time, c *charge, s statement) bool {
-	if c.epoch == l.epoch || l.shape == shapeSliding || l.shape == shapeRefill {
+	if c.epoch == l.epoch || l.flows() {
 		return false
 	}
 	if s.reset < 0 || l.last.IsZero() {

@@ -1,7 +1,11 @@
 package heed
 
 import (
+	"cmp"
 	"fmt"
+	"log/slog"
+	"math"
+	"strings"
 	"time"
 )
 
@@ -40,8 +44,15 @@ const (
 	defaultVelocity      = 1.5
 )
 
-// check reports the first thing that is wrong with l.
-func (l *Limits) check() error {
+// check reports the first thing that is wrong with the limits of an origin.
+func (l *Limits) check(origin string) error {
+	if err := l.wrong(); err != nil {
+		return fmt.Errorf("heed: limits for %q: %w", origin, err)
+	}
+	return nil
+}
+
+func (l *Limits) wrong() error {
 	for _, d := range []struct {
 		name string
 		d    time.Duration
@@ -51,28 +62,28 @@ func (l *Limits) check() error {
 		{"Smoothing.Interval", l.Smoothing.Interval},
 	} {
 		if d.d < 0 {
-			return fmt.Errorf("heed: Limits.%s is negative: %v", d.name, d.d)
+			return fmt.Errorf("%s is negative: %v", d.name, d.d)
 		}
 	}
 	if l.MaxConcurrent < 0 {
-		return fmt.Errorf("heed: Limits.MaxConcurrent is negative: %d", l.MaxConcurrent)
+		return fmt.Errorf("MaxConcurrent is negative: %d", l.MaxConcurrent)
 	}
 	if l.MaxQueue < 0 {
-		return fmt.Errorf("heed: Limits.MaxQueue is negative: %d", l.MaxQueue)
+		return fmt.Errorf("MaxQueue is negative: %d", l.MaxQueue)
 	}
-	if !(l.Smoothing.Velocity >= 0) {
-		return fmt.Errorf("heed: Limits.Smoothing.Velocity is not a number from 0 up: %v", l.Smoothing.Velocity)
+	if v := l.Smoothing.Velocity; !(v >= 0) || math.IsInf(v, 1) {
+		return fmt.Errorf("Smoothing.Velocity is not a number from 0 up: %v", v)
 	}
 	for i, p := range l.Policies {
 		switch {
 		case p.Quota <= 0:
-			return fmt.Errorf("heed: Limits.Policies[%d] %q has quota %d, want at least 1", i, p.Name, p.Quota)
+			return fmt.Errorf("Policies[%d] %q has quota %d, want at least 1", i, p.Name, p.Quota)
 		case p.Window < 0:
-			return fmt.Errorf("heed: Limits.Policies[%d] %q has a negative window: %v", i, p.Name, p.Window)
+			return fmt.Errorf("Policies[%d] %q has a negative window: %v", i, p.Name, p.Window)
 		case p.Window == 0 && p.Unit != UnitConcurrentRequests:
-			return fmt.Errorf("heed: Limits.Policies[%d] %q has no window", i, p.Name)
+			return fmt.Errorf("Policies[%d] %q has no window", i, p.Name)
 		case p.Burst < 0:
-			return fmt.Errorf("heed: Limits.Policies[%d] %q has a negative burst: %d", i, p.Name, p.Burst)
+			return fmt.Errorf("Policies[%d] %q has a negative burst: %d", i, p.Name, p.Burst)
 		}
 	}
 	return nil
@@ -89,9 +100,7 @@ func (l Limits) withDefaults() *Limits {
 	orDefault(&l.Smoothing.Velocity, defaultVelocity)
 	l.Policies = append([]Policy(nil), l.Policies...)
 	for i := range l.Policies {
-		if l.Policies[i].Unit == "" {
-			l.Policies[i].Unit = UnitRequests
-		}
+		orDefault(&l.Policies[i].Unit, UnitRequests)
 	}
 	return &l
 }
@@ -101,4 +110,40 @@ func orDefault[T comparable](v *T, d T) {
 	if *v == zero {
 		*v = d
 	}
+}
+
+// LogValue makes limits show in a log as what is set of them. Partition keys
+// are left out.
+func (l Limits) LogValue() slog.Value {
+	var set []slog.Attr
+	for _, p := range l.Policies {
+		text := fmt.Sprintf("%d %s", p.Quota, cmp.Or(p.Unit, UnitRequests))
+		if p.Window > 0 {
+			text += " per " + p.Window.String()
+		}
+		if p.Burst > 0 {
+			text += fmt.Sprintf(", %d at once", p.Burst)
+		}
+		set = append(set, slog.String(strings.TrimSpace("policy "+p.Name), text))
+	}
+	show := func(name string, v any, isSet bool) {
+		if isSet {
+			set = append(set, slog.Any(name, v))
+		}
+	}
+	show("min_interval", l.MinInterval, l.MinInterval > 0)
+	show("min_pause", l.MinPause, l.MinPause > 0)
+	show("max_concurrent", l.MaxConcurrent, l.MaxConcurrent > 0)
+	show("max_retry_after", l.MaxRetryAfter, l.MaxRetryAfter > 0)
+	show("max_wait", l.MaxWait, l.MaxWait > 0)
+	show("max_queue", l.MaxQueue, l.MaxQueue > 0)
+	show("min_backoff", l.MinBackoff, l.MinBackoff > 0)
+	show("max_backoff", l.MaxBackoff, l.MaxBackoff > 0)
+	show("smoothing_interval", l.Smoothing.Interval, l.Smoothing.Interval > 0)
+	show("velocity", l.Smoothing.Velocity, l.Smoothing.Velocity > 0)
+	show("strict", true, l.Smoothing.Strict)
+	show("no_smoothing", true, l.Smoothing.Off)
+	show("ignore_headers", true, l.IgnoreHeaders)
+	show("unlimited", true, l.Unlimited)
+	return slog.GroupValue(set...)
 }

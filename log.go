@@ -79,7 +79,7 @@ func (e *Event) pauseCause() string {
 		return "manual"
 	case e.Policy != "":
 		return "policy " + e.Policy
-	case e.Status != 0 && e.Timed:
+	case e.Timed:
 		return "refused"
 	}
 	return "refused without a hint"

@@ -1,7 +1,6 @@
 package heed
 
 import (
-	"fmt"
 	"net/netip"
 	"net/url"
 	"strings"
@@ -10,6 +9,10 @@ import (
 
 // unknownOrigin is what requests without a usable host share.
 const unknownOrigin = "unknown"
+
+// longestHost is how long a host may be (RFC 1035, section 2.3.4): redirects
+// come from servers, and names are remembered.
+const longestHost = 255
 
 // OriginOf returns the origin of u (RFC 6454): scheme, host and port as in
 // "https://api.example.org" or "http://[::1]:8080". The host is in lower
@@ -32,21 +35,24 @@ func originOf(scheme, hostport string) string {
 	if scheme == "http" && port == "80" || scheme == "https" && port == "443" {
 		port = ""
 	}
-	if strings.Contains(host, ":") {
-		host = "[" + host + "]"
+	if scheme != "" {
+		scheme += ":"
 	}
 	if port != "" {
-		host += ":" + port
+		port = ":" + port
 	}
-	return scheme + "://" + host
+	return scheme + "//" + host + port
 }
 
 // splitHostPort is net.SplitHostPort without its errors: what is no port
-// stays with the host.
+// stays with the host. An IPv6 address keeps no brackets.
 func splitHostPort(s string) (host, port string) {
 	host = s
 	if i := strings.LastIndexByte(s, ':'); i >= 0 && !strings.Contains(s[i:], "]") && digits(s[i+1:]) {
-		host, port = s[:i], strings.TrimLeft(s[i+1:], "0")
+		host, port = s[:i], s[i+1:]
+		for len(port) > 1 && port[0] == '0' {
+			port = port[1:]
+		}
 	}
 	if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
 		host = host[1 : len(host)-1]
@@ -65,16 +71,33 @@ func digits(s string) bool {
 	return true
 }
 
+// dots are what IDNA takes for a dot between labels (RFC 3490, section 3.1).
+var dots = strings.NewReplacer("\u3002", ".", "\uff0e", ".", "\uff61", ".")
+
+// canonicalHost returns a host as it stands in an origin; false where it is
+// none. It goes as far as telling one host from another needs: what IDNA's
+// tables would map or refuse is encoded as it is.
 func canonicalHost(host string) (string, bool) {
-	host = strings.TrimSuffix(host, ".")
+	if len(host) > longestHost {
+		return "", false
+	}
+	if !ascii(host) {
+		host = dots.Replace(host)
+	}
+	host = strings.TrimRight(host, ".")
 	if host == "" {
 		return "", false
 	}
 	if a, err := netip.ParseAddr(host); err == nil {
-		return strings.ToLower(a.String()), true
+		return canonicalAddr(a)
 	}
-	if strings.ContainsAny(host, " \t\r\n/\\?#@:[]<>\"") {
-		return "", false
+	for i := range len(host) {
+		if c := host[i]; c <= ' ' || c == 0x7f || strings.IndexByte(notInHosts, c) >= 0 {
+			return "", false
+		}
+	}
+	if ascii(host) {
+		return strings.ToLower(host), true
 	}
 	labels := strings.Split(host, ".")
 	for i, l := range labels {
@@ -89,6 +112,28 @@ func canonicalHost(host string) (string, bool) {
 		labels[i] = l
 	}
 	return strings.Join(labels, "."), true
+}
+
+// notInHosts are the characters of ASCII that no host has, with "*", which
+// stands for hosts in patterns.
+const notInHosts = "\"#%*/:<>?@[\\]^`{|}"
+
+// canonicalAddr returns an address as RFC 5952 has it, with brackets around
+// it and its zone escaped (RFC 6874) where it is one of IPv6.
+func canonicalAddr(a netip.Addr) (string, bool) {
+	if a.Is4() {
+		return a.String(), true
+	}
+	zone := a.Zone()
+	for i := range len(zone) {
+		if c := zone[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(notInHosts, c) >= 0 {
+			return "", false
+		}
+	}
+	if zone != "" {
+		zone = "%25" + zone
+	}
+	return "[" + a.WithZone("").String() + zone + "]", true
 }
 
 func ascii(s string) bool {
@@ -167,55 +212,4 @@ func punycode(label string) (string, bool) {
 		n++
 	}
 	return string(out), true
-}
-
-// everyOrigin is the name under which the limits of all origins without
-// limits of their own are set.
-const everyOrigin = "*"
-
-// canonicalPattern brings the name under which limits are set into the form
-// that origins have: an origin, an origin whose host starts with "*.", "*",
-// or, where users name their origins themselves, any name.
-func canonicalPattern(name string, ownNames bool) (string, error) {
-	if name == everyOrigin || name == unknownOrigin {
-		return name, nil
-	}
-	scheme, rest, ok := strings.Cut(name, "://")
-	rest = strings.TrimSuffix(rest, "/")
-	wild := strings.HasPrefix(rest, "*.")
-	host := strings.TrimPrefix(rest, "*.")
-	if ok && scheme != "" && !strings.Contains(host, "*") {
-		if o := originOf(scheme, host); o != unknownOrigin {
-			if wild {
-				o = strings.Replace(o, "://", "://*.", 1)
-			}
-			return o, nil
-		}
-	}
-	if ownNames && name != "" {
-		return name, nil
-	}
-	return "", fmt.Errorf("heed: %q is not an origin: want scheme://host[:port], scheme://*.host[:port] or *", name)
-}
-
-// lookUp returns the value of the most specific pattern that holds for
-// origin: its own name, the longest wildcard, "*".
-func lookUp[V any](m map[string]V, origin string) (V, bool) {
-	if v, ok := m[origin]; ok {
-		return v, true
-	}
-	if scheme, host, ok := strings.Cut(origin, "://"); ok {
-		for {
-			_, parent, ok := strings.Cut(host, ".")
-			if !ok {
-				break
-			}
-			if v, ok := m[scheme+"://*."+parent]; ok {
-				return v, true
-			}
-			host = parent
-		}
-	}
-	v, ok := m[everyOrigin]
-	return v, ok
 }

@@ -1,6 +1,7 @@
 package heed
 
 import (
+	"cmp"
 	"hash/maphash"
 	"net/http"
 	"strings"
@@ -14,9 +15,13 @@ var keyHeaders = [...]string{"X-Api-Key", "Api-Key", "Private-Token"}
 // holder of a quota from another, "" where there are none. Signatures and
 // nonces, which change with each request, are left out. The result is a
 // secret: it is hashed at once and never kept.
-func credentialOf(h http.Header) string {
+func credentialOf(req *http.Request) string {
+	h := req.Header
 	if v := h["Authorization"]; len(v) > 0 && v[0] != "" {
 		return credentialOfAuthorization(v[0])
+	}
+	if req.URL != nil && req.URL.User != nil {
+		return req.URL.User.String() // what http.Client makes Basic credentials of
 	}
 	for _, name := range keyHeaders {
 		if v := h[name]; len(v) > 0 && v[0] != "" {
@@ -27,15 +32,15 @@ func credentialOf(h http.Header) string {
 }
 
 func credentialOfAuthorization(v string) string {
-	scheme, rest, _ := strings.Cut(v, " ")
+	scheme, rest, _ := strings.Cut(strings.TrimSpace(v), " ")
 	switch {
 	case strings.EqualFold(scheme, "Bearer"), strings.EqualFold(scheme, "Basic"):
-		return rest
+		return strings.TrimLeft(rest, " ")
 	case hasPrefixFold(scheme, "AWS4-"): // AWS4-HMAC-SHA256 Credential=AKID/date/region/service/aws4_request, …
 		id, _, _ := strings.Cut(parameter(rest, "Credential"), "/")
-		return scheme + " " + id
+		return "AWS4 " + id
 	case strings.EqualFold(scheme, "Digest"): // RFC 7616, section 3.4
-		return "Digest " + parameter(rest, "username")
+		return "Digest " + cmp.Or(parameter(rest, "username"), parameter(rest, "username*"))
 	case strings.EqualFold(scheme, "OAuth"): // RFC 5849, section 3.5.1
 		return "OAuth " + parameter(rest, "oauth_consumer_key") + " " + parameter(rest, "oauth_token")
 	}

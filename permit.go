@@ -18,8 +18,8 @@ type Permit struct {
 	attempt int
 	serial  uint32 // of the opening it went under
 	waited  time.Duration
-	grant   Grant // of a shared ledger; nil: there is none
 	level   int   // unanswered requests of the partition when it went, itself included
+	grant   Grant // of a shared ledger; nil: there is none
 
 	charges   []charge
 	inline    [3]charge // so that the usual few need no memory of their own
@@ -148,7 +148,7 @@ func (pm *Permit) end(unsent bool) {
 		if unsent {
 			c.slot.refund(now, c)
 		} else {
-			c.slot.over(now, c, pm.bytes())
+			c.slot.over(now, pm.start, c, pm.bytes())
 		}
 	}
 	pm.endShared(unsent)

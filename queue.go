@@ -15,15 +15,19 @@ type waiter struct {
 	permit *Permit
 	err    error
 
-	queue      *queue // where it stands; nil: nowhere any more
+	queue      *queue // where it stands; nil: aside, or nowhere any more
 	prev, next *waiter
-	cause      Cause  // what held it last …
-	policy     string // … and whose policy
+	over       bool        // permit or err is set
+	expiry     *time.Timer // Limits.MaxWait's; nil: none
+	held       obstacle    // what held it last
 }
 
-// resolve ends the wait. The origin's lock is held.
+// resolve ends the wait. The origin's lock is held, and w is out of line.
 func (w *waiter) resolve(p *Permit, err error) {
-	w.permit, w.err = p, err
+	w.permit, w.err, w.over = p, err, true
+	if w.expiry != nil {
+		w.expiry.Stop()
+	}
 	close(w.ready)
 }
 
@@ -34,6 +38,7 @@ type queue struct {
 	lines     [3]line // by falling priority
 	len       int
 	deadlines int // of those waiting, how many have one
+	priced    int // of those waiting, how many set a cost of their own
 }
 
 // A line is the waiters of one priority, in the order of their numbers.
@@ -54,7 +59,8 @@ func (q *queue) head() *waiter {
 	return nil
 }
 
-func (q *queue) push(w *waiter) {
+// push puts w in line and reports whether that is before others.
+func (q *queue) push(w *waiter) (ahead bool) {
 	l := q.line(w.opts.priority)
 	after := l.last
 	for after != nil && after.number > w.number {
@@ -74,8 +80,25 @@ func (q *queue) push(w *waiter) {
 	l.len++
 	l.units += w.units()
 	q.len++
+	q.count(w, 1)
+	if w.next != nil {
+		return true
+	}
+	for p := w.opts.priority - 1; p >= PriorityLow; p-- {
+		if q.line(p).first != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// count keeps count of what sets w apart.
+func (q *queue) count(w *waiter, n int) {
 	if !w.deadline.IsZero() {
-		q.deadlines++
+		q.deadlines += n
+	}
+	if w.charged {
+		q.priced += n
 	}
 }
 
@@ -98,9 +121,7 @@ func (q *queue) remove(w *waiter) {
 	l.len--
 	l.units -= w.units()
 	q.len--
-	if !w.deadline.IsZero() {
-		q.deadlines--
-	}
+	q.count(w, -1)
 }
 
 // ahead returns how many waiters, and units, would go before a.
@@ -124,25 +145,28 @@ func (q *queue) ahead(a *ask) (n int, units int64) {
 func (q *queue) units() int64 { return q.lines[0].units + q.lines[1].units + q.lines[2].units }
 
 // all calls f for every waiter from the first to the last; f may remove it.
-func (q *queue) all(f func(w *waiter, n int, units int64)) {
-	var n int
-	var units int64
+func (q *queue) all(f func(w *waiter)) {
 	for i := range q.lines {
 		for w := q.lines[i].first; w != nil; {
-			next, u := w.next, w.units()
-			f(w, n, units)
-			if w.queue == q {
-				n, units = n+1, units+u
-			}
+			next := w.next
+			f(w)
 			w = next
 		}
 	}
 }
 
+// precedes reports whether a goes before b where both may go.
+func (a *ask) precedes(b *ask) bool {
+	if a.opts.priority != b.opts.priority {
+		return a.opts.priority > b.opts.priority
+	}
+	return a.number < b.number
+}
+
 // An ask is what one request asks of its partition.
 type ask struct {
 	opts      *options
-	charged   bool   // opts.costs hold here: it is not another origin's redirect
+	charged   bool   // opts.costs are set and hold here: it is not another origin's redirect
 	path      string // what it asks for, to tell endpoints apart
 	req       *http.Request
 	number    uint64    // its place in line
@@ -150,9 +174,32 @@ type ask struct {
 	status    int       // of the answer that has it tried again; 0: none
 	arrived   time.Time // when it began to wait
 	notBefore time.Time // its own wait before another try; zero: none
-	deadline  time.Time // it must start before; zero: none
-	maxWait   bool      // the deadline is Limits.MaxWait's, not the context's
+	until     time.Time // its context's deadline; zero: none
+	deadline  time.Time // the earlier of that and Limits.MaxWait's; zero: none
+	maxWait   bool      // the deadline is Limits.MaxWait's
 	inLine    func()    // what to do once it is put in line; nil: nothing
+}
+
+// limitWait sets the deadline to what the context and MaxWait say.
+func (a *ask) limitWait(most time.Duration) {
+	a.deadline, a.maxWait = a.until, false
+	if most > 0 {
+		if d := a.arrived.Add(most); a.until.IsZero() || d.Before(a.until) {
+			a.deadline, a.maxWait = d, true
+		}
+	}
+}
+
+// misses reports whether a start at an instant is too late: it has to be
+// before the context's deadline, and may be as late as MaxWait says.
+func (a *ask) misses(at time.Time) bool {
+	switch {
+	case a.deadline.IsZero():
+		return false
+	case a.maxWait:
+		return at.After(a.deadline)
+	}
+	return !at.Before(a.deadline)
 }
 
 // units is how many requests the ask counts as.

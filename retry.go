@@ -148,7 +148,7 @@ func (r *tries) next(ctx context.Context, _ *http.Response, _ error) (bool, erro
 		return false, nil
 	}
 	r.again, err = replay(r.req)
-	return err == nil, nil
+	return err == nil && ctx.Err() == nil, nil // go-retryablehttp might not see that it ended just now
 }
 
 // RoundTrip makes the next attempt, with the permit that next has waited for.

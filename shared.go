@@ -42,9 +42,9 @@ func (p *partition) judgeShared(now time.Time, a *ask, v *verdict) {
 	if s == nil {
 		return
 	}
-	v.hold(s.until, true, s.cause, s.policy)
+	v.hold(s.until, s.cause, s.policy)
 	if v.goes(now) && (s.hand == nil || s.paid != p.price(a)) {
-		v.hold(now, false, CauseLedger, "")
+		v.await(now, CauseLedger, "")
 		v.asks = true
 	}
 }
@@ -125,7 +125,9 @@ func (p *partition) hearLedger(w *waiter, q *Question, paid Cost, ans *Answer, e
 	o.mu.Lock()
 	defer o.mu.Unlock() // events are told by the requests it wakes
 	s.cancel = nil
-	s.key = q.Partition
+	if ans.Err == nil { // else the name may be one of this process alone
+		s.key = q.Partition
+	}
 	stopped := w.ctx.Err() != nil || w.queue == nil
 	for _, n := range ans.News {
 		o.heed(now, &n)
@@ -152,9 +154,8 @@ func (p *partition) hearLedger(w *waiter, q *Question, paid Cost, ans *Answer, e
 		}
 		p.news = true
 		if !stopped {
-			v := verdict{at: s.until, cause: s.cause, policy: s.policy}
-			w.cause, w.policy = v.cause, v.policy
-			p.emit(Event{Kind: EventWaiting, Time: now, Cause: v.cause, Policy: v.policyName(), Wait: ans.Wait, Total: o.waited, Attempt: w.attempt})
+			w.held = obstacle{s.cause, s.policy}
+			p.emit(Event{Kind: EventWaiting, Time: now, Cause: s.cause, Policy: s.policy, Wait: ans.Wait, Total: o.waited, Attempt: w.attempt})
 		}
 		p.dismiss(now)
 	}
@@ -171,20 +172,20 @@ func (p *partition) hearLedger(w *waiter, q *Question, paid Cost, ans *Answer, e
 func (p *partition) dismiss(now time.Time) {
 	most := p.origin.limits.MaxQueue
 	held := 0
-	p.queue.all(func(w *waiter, n int, units int64) {
-		v := p.judge(now, &w.ask, n, units)
+	p.inLine(func(w *waiter, pl *place) (left bool) {
+		v := p.judge(now, &w.ask, pl)
 		if v.goes(now) || v.asks {
-			return
+			return false
 		}
-		reason := ReasonNoWait
+		why := ReasonNoWait
 		if !w.opts.noWait {
 			if held++; most == 0 || held <= most {
-				return
+				return false
 			}
-			reason = ReasonQueueFull
+			why = ReasonQueueFull
 		}
-		p.leave(w)
-		w.resolve(nil, p.refusal(now, v, reason))
+		p.refuse(w, v.at.Sub(now), v.obstacle, why)
+		return true
 	})
 }
 
@@ -314,7 +315,7 @@ func (o *origin) heed(now time.Time, n *News) {
 
 // heedPause pauses held, p's own pause or its origin's, as News says.
 func (p *partition) heedPause(now time.Time, n *News, held *pause) {
-	whole := held != &p.pause
+	whole, was := held != &p.pause, held.until
 	switch {
 	case n.Pause < 0 && held.open:
 		held.end()
@@ -322,6 +323,9 @@ func (p *partition) heedPause(now time.Time, n *News, held *pause) {
 	case n.Pause > 0 && n.Doubt && (p.succeededSince(time.Time{}, now) || held.holds(now)):
 		// What is refused there succeeds here.
 	case n.Pause > 0 && held.extend(now.Add(n.Pause)):
+		if now.Before(was) && held.until.Sub(was) < 50*time.Millisecond {
+			return // the same pause, as another way of hearing of it tells it
+		}
 		held.manual = held.manual || n.Manual
 		held.doubtful, held.path, held.tried = n.Doubt, "", false
 		if !n.Doubt {

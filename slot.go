@@ -35,7 +35,8 @@ func (s Source) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 // until when, and how fast they may go. It knows time only as an argument,
 // and no HTTP.
 type slot struct {
-	policy Policy // Unit is set
+	policy Policy // as announced, configured or learned; Unit is set
+	terms  Policy // policy as it is kept to: with a window inferred where none was said
 	source Source
 
 	ledger ledger        // announced: what answers said; configured: own use
@@ -48,6 +49,7 @@ type slot struct {
 	onRefusals bool      // … and only ever by refusals
 	estimate   int64     // content-bytes: what a request is taken to cost
 	resetSaid  time.Time // as announced, for show
+	capped     bool      // the latest reset was too far off to wait for, and that was told
 }
 
 func newSlot(p Policy, s Source) *slot {
@@ -58,7 +60,13 @@ func newSlot(p Policy, s Source) *slot {
 
 // resize changes a slot's quota and window while its books go on.
 func (s *slot) resize(p Policy) {
-	s.policy = p
+	known := s.terms.Window
+	s.policy, s.terms = p, p
+	if p.Window == 0 && s.source == SourceAnnounced {
+		s.terms.Window = known
+	} else {
+		s.ledger.inferred = false
+	}
 	if s.source != SourceConfigured || p.Burst <= 0 || p.Window <= 0 {
 		s.bucket = nil
 		return
@@ -90,11 +98,11 @@ func (s *slot) most() int64 {
 }
 
 // free returns now if n units may be taken, else the instant from which they
-// may, as far as is known now; false where that depends on requests in flight.
-// n may exceed a quota: units for those ahead in a queue are counted in.
-// pressed says that others wait behind.
+// may, as far as is known now; false where that depends on requests in flight,
+// and is no sooner. n may exceed a quota: units for those ahead in a queue are
+// counted in. pressed says that others wait behind.
 func (s *slot) free(now time.Time, n int64, pressed bool) (time.Time, bool) {
-	p := &s.policy
+	p := &s.terms
 	switch {
 	case p.Unit == UnitConcurrentRequests:
 		if s.inFlight+n <= p.Quota || n == 0 {
@@ -116,7 +124,7 @@ func (s *slot) free(now time.Time, n int64, pressed bool) (time.Time, bool) {
 }
 
 func (s *slot) freeConfigured(now time.Time, n int64) (time.Time, bool) {
-	p := &s.policy
+	p := &s.terms
 	var cycles time.Duration
 	if n > p.Quota { // those ahead take whole windows first
 		cycles = time.Duration((n - 1) / p.Quota)
@@ -125,12 +133,9 @@ func (s *slot) freeConfigured(now time.Time, n int64) (time.Time, bool) {
 	missing := s.ledger.own.used(now, p.Window) + n - p.Quota
 	at, known := s.ledger.own.back(now, missing, p.Window)
 	if !known {
-		if cycles == 0 {
-			return time.Time{}, false
-		}
-		at = now
+		at = now.Add(p.Window) // those in flight come back no sooner
 	}
-	return at.Add(cycles * p.Window), true
+	return at.Add(cycles * p.Window), known
 }
 
 // take takes n units for a request that starts now.
@@ -142,7 +147,7 @@ func (s *slot) take(now time.Time, n int64) charge {
 	case s.bucket != nil:
 		s.bucket.AllowN(now, int(n))
 	default:
-		c = s.ledger.take(now, n, &s.policy)
+		c = s.ledger.take(now, n, &s.terms)
 	}
 	c.slot = s
 	return c
@@ -165,28 +170,28 @@ func (s *slot) refund(now time.Time, c *charge) {
 }
 
 // settle says that c's answer came, or will not, and said nothing of this policy.
-func (s *slot) settle(now time.Time, c *charge) {
+func (s *slot) settle(now, start time.Time, c *charge) {
 	if c.settled {
 		return
 	}
 	c.settled = true
 	if s.policy.Unit != UnitConcurrentRequests && s.bucket == nil {
-		s.ledger.settle(now, c, &s.policy)
+		s.ledger.settle(now, start, c, &s.terms)
 	}
 }
 
 // over says that c's request is over, bodies and all; bytes is what they held.
-func (s *slot) over(now time.Time, c *charge, bytes int64) {
-	s.settle(now, c)
+func (s *slot) over(now, start time.Time, c *charge, bytes int64) {
+	s.settle(now, start, c)
 	s.inFlight -= c.n
 	if s.policy.Unit == UnitContentBytes && bytes >= 0 {
-		s.ledger.correct(now, c, bytes, &s.policy)
+		s.ledger.correct(now, start, c, bytes, &s.terms)
 		s.estimate = max(bytes, s.estimate-s.estimate/8)
 	}
 }
 
 // correct replaces an estimate of bytes by what they were.
-func (l *ledger) correct(now time.Time, c *charge, n int64, p *Policy) {
+func (l *ledger) correct(now, start time.Time, c *charge, n int64, p *Policy) {
 	more := n - c.n
 	if c.epoch == l.epoch {
 		l.left -= more
@@ -196,7 +201,7 @@ func (l *ledger) correct(now time.Time, c *charge, n int64, p *Policy) {
 	l.sent += more
 	l.answered += more
 	l.own.inFlight += more
-	l.own.done(now, more, p.Quota, p.Window)
+	l.own.done(now, start, more, p.Quota, p.Window)
 }
 
 // turn begins a new window where the present one is over; it reports whether
@@ -205,12 +210,12 @@ func (s *slot) turn(now time.Time) (probe bool) {
 	if s.source != SourceAnnounced {
 		return false
 	}
-	return s.ledger.turn(now, &s.policy)
+	return s.ledger.turn(now, &s.terms)
 }
 
 // remaining returns how many units may be sent now; -1: unknown.
 func (s *slot) remaining(now time.Time) int64 {
-	p := &s.policy
+	p := &s.terms
 	switch {
 	case p.Unit == UnitConcurrentRequests:
 		return max(p.Quota-s.inFlight, 0)
@@ -226,7 +231,7 @@ func (s *slot) remaining(now time.Time) int64 {
 
 // rest returns the instant by which the slot is as if it had never been used.
 func (s *slot) rest(now time.Time) time.Time {
-	p := &s.policy
+	p := &s.terms
 	switch {
 	case p.Unit == UnitConcurrentRequests:
 		return now
@@ -245,6 +250,6 @@ func (s *slot) rest(now time.Time) time.Time {
 // long that it no longer holds: its window has passed. One that is announced
 // by refusals alone holds on, for it is kept to.
 func (s *slot) faded(now time.Time) bool {
-	return s.source == SourceAnnounced && !s.onRefusals && s.inFlight == 0 && now.Sub(s.lastSaid) > s.policy.Window &&
+	return s.source == SourceAnnounced && !s.onRefusals && s.inFlight == 0 && now.Sub(s.lastSaid) > s.terms.Window &&
 		!now.Before(s.ledger.until())
 }

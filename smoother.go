@@ -46,7 +46,7 @@ func (d *demand) over(now time.Time, span, ahead time.Duration) float64 {
 
 // span is the time over which demand for a slot is measured.
 func (s *slot) span(now time.Time) time.Duration {
-	w := s.policy.Window
+	w := s.terms.Window
 	if w == 0 {
 		w = s.ledger.until().Sub(now)
 	}
@@ -57,13 +57,13 @@ func (s *slot) span(now time.Time) time.Duration {
 // window, +Inf where that is no question. waiting are the units asked for by
 // those in the queue.
 func (s *slot) pace(now time.Time, waiting int64, sm *Smoothing) float64 {
-	p := &s.policy
+	p := &s.terms
 	if sm.Off || p.Unit == UnitConcurrentRequests || s.bucket != nil {
 		return math.Inf(1)
 	}
 	end := s.ledger.until()
 	left := float64(s.remaining(now))
-	if s.source == SourceConfigured || end.IsZero() {
+	if s.source == SourceConfigured || end.IsZero() || s.ledger.flows() {
 		if p.Window == 0 || p.Quota == 0 {
 			return math.Inf(1)
 		}
@@ -94,7 +94,7 @@ func (s *slot) pace(now time.Time, waiting int64, sm *Smoothing) float64 {
 // paced reports whether demand would outrun what is left before the time
 // ahead is over. Once it has, half of that keeps it so.
 func (s *slot) paced(now time.Time, ahead time.Duration, waiting, left float64, sm *Smoothing) bool {
-	if sm.Strict || sm.Velocity < 1 {
+	if sm.always() {
 		return true
 	}
 	want := waiting + s.demand.over(now, s.span(now), ahead)
@@ -103,6 +103,10 @@ func (s *slot) paced(now time.Time, ahead time.Duration, waiting, left float64, 
 	}
 	return want > left
 }
+
+// always reports whether every request is to be paced, whatever the demand and
+// whether or not it wants to wait.
+func (sm *Smoothing) always() bool { return sm.Strict || sm.Velocity < 1 }
 
 // micro is the length of a micro-interval within a window.
 func micro(sm *Smoothing, window time.Duration) time.Duration {

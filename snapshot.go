@@ -2,6 +2,7 @@ package heed
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -52,6 +53,16 @@ type PolicyState struct {
 	Remaining int64         `json:"remaining"`       // -1: unknown
 	Reset     time.Duration `json:"reset,omitempty"` // until there is more; 0: not known, or now
 	Pace      float64       `json:"pace,omitempty"`  // units per second that requests are spread to; 0: they are not
+}
+
+// UnmarshalText decodes what [Source.MarshalText] has encoded.
+func (s *Source) UnmarshalText(text []byte) error {
+	for *s = SourceAnnounced; *s <= SourceLearned; *s++ {
+		if s.String() == string(text) {
+			return nil
+		}
+	}
+	return fmt.Errorf("heed: %q is no source of a policy", text)
 }
 
 // Snapshot returns the state of every origin, sorted by origin.

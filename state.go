@@ -1,6 +1,7 @@
 package heed
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -15,16 +16,20 @@ type origin struct {
 	gone       bool // forgotten: look the origin up again
 	limits     *Limits
 	overrides  *overrides // that limits were looked up in
-	partitions map[partitionKey]*partition
-	created    int       // partitions ever made: each one's number
-	lastUsed   time.Time // by Acquire, Observe or Release
+	partitions []*partition
+	byKey      map[partitionKey]*partition // where there are more than a few
+	created    int                         // partitions ever made: each one's number
+	lastUsed   time.Time                   // by Acquire, Observe or Release
 
+	clock     serverClock
 	pause     pause
 	backoff   backoff
 	lastStart time.Time
 	lastEnd   time.Time
-	inFlight  int // requests whose bodies are not over
+	interval  time.Duration // WithMinInterval's, of the last start
+	inFlight  int           // requests whose bodies are not over
 	waiting   int
+	stirred   bool          // something changed for all partitions: wake them all
 	waited    time.Duration // in all
 	warned    bool          // that it was much
 	nested    bool          // warned that a request waits for what its parent holds
@@ -49,8 +54,8 @@ type partition struct {
 	pause    pause
 	backoff  backoff
 	cap      concurrency
-	shared   *sharing // nil: this process alone
 	learner  learner
+	shared   *sharing // nil: this process alone
 
 	queue      queue
 	parked     []*waiter // waiting for their own next try, outside the queue
@@ -66,43 +71,112 @@ type partition struct {
 	alarm time.Time   // when it goes off
 }
 
+// fewPartitions is how many are found faster without a map.
+const fewPartitions = 8
+
+// partition returns the partition of that key, nil where there is none.
+func (o *origin) partition(key partitionKey) *partition {
+	if o.byKey != nil {
+		return o.byKey[key]
+	}
+	for _, p := range o.partitions {
+		if p.key == key {
+			return p
+		}
+	}
+	return nil
+}
+
 // newPartition is called with o.mu held.
 func (o *origin) newPartition(key partitionKey, now time.Time) *partition {
 	p := &partition{origin: o, key: key, number: o.created, lastUsed: now, shared: o.reg.newSharing()}
 	o.created++
-	if !o.opened {
+	if !o.opened || o.pause.holds(now) {
 		p.opening.start(now)
 	}
-	p.configure()
+	p.configure(now, true)
 	for _, pol := range o.known {
 		p.slots = append(p.slots, newSlot(pol, SourceAnnounced))
 	}
-	if o.partitions == nil {
-		o.partitions = make(map[partitionKey]*partition, 1)
+	o.partitions = append(o.partitions, p)
+	switch {
+	case o.byKey != nil:
+		o.byKey[key] = p
+	case len(o.partitions) > fewPartitions:
+		o.byKey = make(map[partitionKey]*partition)
+		for _, p := range o.partitions {
+			o.byKey[p.key] = p
+		}
 	}
-	o.partitions[key] = p
 	return p
 }
 
+// remove forgets a partition.
+func (o *origin) remove(p *partition) {
+	p.setAlarm(time.Time{})
+	i := slices.Index(o.partitions, p)
+	o.partitions = slices.Delete(o.partitions, i, i+1)
+	delete(o.byKey, p.key)
+	if len(o.partitions) <= fewPartitions/2 {
+		o.byKey = nil
+	}
+}
+
 // configure makes the partition's configured slots those of the origin's
-// limits; one whose policy is as before goes on as it is.
-func (p *partition) configure() {
-	var slots []*slot
-	for _, pol := range p.origin.limits.Policies {
-		s := p.slot(SourceConfigured, pol.Name, pol.PartitionKey, pol.Unit)
+// limits; one whose policy is as before goes on as it is. charge: requests in
+// flight count in a new one, for the origin may yet count them.
+func (p *partition) configure(now time.Time, charge bool) {
+	old := p.slots
+	p.slots = nil
+	take := func(fits func(*slot) bool) *slot {
+		i := slices.IndexFunc(old, func(s *slot) bool { return s != nil && s.source == SourceConfigured && fits(s) })
+		if i < 0 {
+			return nil
+		}
+		s := old[i]
+		old[i] = nil
+		return s
+	}
+	policies := p.origin.limits.Policies
+	kept := make([]*slot, len(policies))
+	for i := range policies {
+		kept[i] = take(func(s *slot) bool { return s.policy == policies[i] })
+	}
+	for i, pol := range policies {
+		s := kept[i]
+		if s == nil {
+			if s = take(func(s *slot) bool { return s.policy.Name == pol.Name && s.policy.Unit == pol.Unit }); s != nil {
+				s.resize(pol)
+			}
+		}
 		if s == nil {
 			s = newSlot(pol, SourceConfigured)
-		} else if s.policy != pol {
-			s.resize(pol)
+			if charge || pol.Unit == UnitConcurrentRequests {
+				p.charge(now, s)
+			}
 		}
-		slots = append(slots, s)
+		p.slots = append(p.slots, s)
 	}
-	for _, s := range p.slots {
-		if s.source != SourceConfigured && !(s.source == SourceAnnounced && p.origin.limits.IgnoreHeaders) {
-			slots = append(slots, s)
+	for _, s := range old {
+		if s != nil && s.source != SourceConfigured && !(s.source == SourceAnnounced && p.origin.limits.IgnoreHeaders) {
+			p.slots = append(p.slots, s)
 		}
 	}
-	p.slots = slots
+}
+
+// charge charges requests in flight to a slot that is new: they may or may
+// not be counted in what is said of it.
+func (p *partition) charge(now time.Time, s *slot) {
+	if !s.enforced() {
+		return
+	}
+	for pm := p.inFlight.oldest; pm != nil; pm = pm.younger {
+		c := s.take(now, p.cost(s, &ask{opts: &noOptions}))
+		if pm.answered {
+			s.settle(now, pm.start, &c)
+		}
+		pm.charges = append(pm.charges, c)
+	}
 }
 
 // slot returns the slot of a policy, nil where there is none.
@@ -119,18 +193,85 @@ func (p *partition) slot(source Source, name, key string, unit Unit) *slot {
 // one goes.
 func (p *partition) patience() time.Duration { return max(time.Second, 2*p.slowest) }
 
+// waiting is how many requests wait in the partition.
+func (p *partition) waiting() int { return p.queue.len + len(p.parked) }
+
+// busy reports whether requests of the partition are waiting or in flight.
+func (p *partition) busy() bool { return p.waiting() > 0 || p.inFlight.oldest != nil }
+
+// touch notes that the partition is in use.
+func (p *partition) touch(now time.Time) { p.lastUsed, p.origin.lastUsed = now, now }
+
+// rest returns the instant from which forgetting the partition loses nothing:
+// its quotas are restored, its pauses over, and so are the origin's and the
+// intervals between its requests.
+func (p *partition) rest(now time.Time) time.Time {
+	o := p.origin
+	at := latest(p.pause.until, o.pause.until)
+	if !o.lastStart.IsZero() {
+		at = latest(at, o.lastStart.Add(max(o.limits.MinInterval, o.interval)))
+	}
+	if !o.lastEnd.IsZero() {
+		at = latest(at, o.lastEnd.Add(o.limits.MinPause))
+	}
+	for _, s := range p.slots {
+		at = latest(at, s.rest(now))
+	}
+	return at
+}
+
+// reset makes o as if it had just been met, save for requests in flight and
+// that nobody has to go ahead.
+func (o *origin) reset(now time.Time) {
+	o.resume(now)
+	o.backoff, o.lastStart, o.lastEnd, o.interval = backoff{}, time.Time{}, time.Time{}, 0
+	o.known, o.opened, o.waited, o.warned, o.nested = nil, false, 0, false, false
+	for _, p := range o.partitions {
+		p.backoff, p.cap, p.smoother, p.learner = backoff{}, concurrency{}, smoother{}, learner{}
+		p.opening = opening{serial: p.opening.serial + 1}
+		p.lastWell, p.waited = time.Time{}, 0
+		for pm := p.inFlight.oldest; pm != nil; pm = pm.younger {
+			pm.charges = nil
+		}
+		p.slots = nil
+		p.configure(now, false)
+		p.shared.forget()
+		for _, w := range p.parked {
+			w.notBefore = time.Time{}
+		}
+	}
+}
+
+// resume ends all pauses, and tells of it where there was one.
+func (o *origin) resume(now time.Time) {
+	if o.pause.holds(now) {
+		o.emit(Event{Kind: EventResumed, Time: now, Whole: true, Manual: o.pause.manual})
+	}
+	o.pause.end()
+	for _, p := range o.partitions {
+		if p.pause.holds(now) {
+			p.emit(Event{Kind: EventResumed, Time: now})
+		}
+		p.pause.end()
+	}
+}
+
 // emit notes an event to be told once the lock is free.
 func (p *partition) emit(e Event) {
-	o := p.origin
-	e.Partition = p.number
-	e.Queue = p.queue.len + len(p.parked)
-	o.emit(e)
+	if p.origin.reg.listens(e.Kind) {
+		e.Partition = p.number
+		e.Queue = p.waiting()
+		p.origin.note(e)
+	}
 }
 
 func (o *origin) emit(e Event) {
-	if !o.reg.listens(e.Kind) {
-		return
+	if o.reg.listens(e.Kind) {
+		o.note(e)
 	}
+}
+
+func (o *origin) note(e Event) {
 	e.Origin = o.name
 	o.pending = append(o.pending, e)
 }
@@ -141,43 +282,26 @@ func (o *origin) unlock() {
 	events := o.pending
 	o.pending = nil
 	o.mu.Unlock()
-	for i := range events {
-		o.reg.tell(&events[i])
+	if len(events) > 0 {
+		o.tell(events)
 	}
 }
 
-// idle reports whether nothing of the origin is waiting, in flight or held.
-func (o *origin) idle(now time.Time) bool {
-	return o.inFlight == 0 && o.waiting == 0 && !now.Before(o.rest(now))
-}
-
-// rest returns the instant from which forgetting the origin loses nothing:
-// its quotas are restored, its pauses and intervals over.
-func (o *origin) rest(now time.Time) time.Time {
-	at := o.pause.until
-	if !o.lastStart.IsZero() {
-		at = latest(at, o.lastStart.Add(o.limits.MinInterval))
+// tell tells of events. Where the user's function panics, those it has not
+// been told of are left to the next one who comes by.
+func (o *origin) tell(events []Event) {
+	defer func() {
+		if len(events) > 0 {
+			o.mu.Lock()
+			o.pending = append(events, o.pending...)
+			o.mu.Unlock()
+		}
+	}()
+	for len(events) > 0 {
+		e := &events[0]
+		events = events[1:]
+		o.reg.tell(e)
 	}
-	if !o.lastEnd.IsZero() {
-		at = latest(at, o.lastEnd.Add(o.limits.MinPause))
-	}
-	for _, p := range o.partitions {
-		at = latest(at, p.rest(now))
-	}
-	return at
-}
-
-func (p *partition) rest(now time.Time) time.Time {
-	at := p.pause.until
-	for _, s := range p.slots {
-		at = latest(at, s.rest(now))
-	}
-	return at
-}
-
-// busy reports whether requests of the partition are waiting or in flight.
-func (p *partition) busy() bool {
-	return p.queue.len > 0 || len(p.parked) > 0 || p.inFlight.oldest != nil
 }
 
 func latest(a, b time.Time) time.Time {

@@ -18,7 +18,8 @@ type usage struct {
 }
 
 type use struct {
-	first, last time.Time
+	sent        time.Time // when the earliest of them was
+	first, last time.Time // when they were answered
 	n           int64
 }
 
@@ -27,8 +28,8 @@ const exactUnits = 100
 func (u *usage) take(n int64)   { u.inFlight += n }
 func (u *usage) refund(n int64) { u.inFlight -= n }
 
-// done moves n units from in flight to the log.
-func (u *usage) done(now time.Time, n, quota int64, window time.Duration) {
+// done moves n units, sent at start, from in flight to the log.
+func (u *usage) done(now, start time.Time, n, quota int64, window time.Duration) {
 	u.inFlight -= n
 	if n <= 0 || window <= 0 {
 		return
@@ -39,10 +40,13 @@ func (u *usage) done(now time.Time, n, quota int64, window time.Duration) {
 		l := &u.log[k-1]
 		if now.Equal(l.last) || quota > exactUnits && now.Sub(l.first) <= window/exactUnits {
 			l.last, l.n = now, l.n+n
+			if start.Before(l.sent) {
+				l.sent = start
+			}
 			return
 		}
 	}
-	u.log = append(u.log, use{now, now, n})
+	u.log = append(u.log, use{start, now, now, n})
 }
 
 func (u *usage) expire(now time.Time, window time.Duration) {
@@ -83,10 +87,10 @@ func (u *usage) back(now time.Time, n int64, window time.Duration) (time.Time, b
 	return time.Time{}, false
 }
 
-// between returns the units answered after from and before to.
+// between returns the units sent after from and answered before to.
 func (u *usage) between(from, to time.Time) (n int64) {
 	for _, e := range u.log {
-		if e.first.After(from) && e.last.Before(to) {
+		if e.sent.After(from) && e.last.Before(to) {
 			n += e.n
 		}
 	}

@@ -40,6 +40,10 @@ func TestCommandLine(t *testing.T) {
 		{"inspect http://", exitUsage, "", "not a URL of the web"},
 		{"inspect http://127.0.0.1/ -H nothing", exitUsage, "", `"Name: value"`},
 		{"inspect http://127.0.0.1/ --nonsense", exitUsage, "", "unknown flag"},
+		{"simulate -h", exitOK, "Exit status: 0 if", ""},
+		{"simulate extra", exitUsage, "", "no arguments"},
+		{"simulate --seeds 0", exitUsage, "", "--seeds"},
+		{"simulate --row nonsense", exitUsage, "", "no scenario is left"},
 	} {
 		t.Run(tt.args, func(t *testing.T) {
 			stdout, stderr, status := heedCommand(t, strings.Fields(tt.args)...)

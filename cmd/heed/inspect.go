@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -270,7 +271,7 @@ type problemDocument struct {
 }
 
 // problemIn returns the problem document in a response, nil where there is
-// none. The body is used up: nobody else wants it.
+// none. The body can be read as before.
 func problemIn(resp *http.Response) *problemDocument {
 	t, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if t != "application/problem+json" || resp.Body == nil {
@@ -280,6 +281,10 @@ func problemIn(resp *http.Response) *problemDocument {
 	if err != nil {
 		return nil
 	}
+	resp.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(body), resp.Body), resp.Body}
 	p := &problemDocument{}
 	if json.Unmarshal(body, p) != nil {
 		return nil
@@ -358,13 +363,14 @@ func (p policySaid) sentence() string {
 	if p.Name != "" {
 		fmt.Fprintf(&b, "%q: ", p.Name)
 	}
-	switch concurrent := p.Unit == string(heed.UnitConcurrentRequests); {
+	words := unitWords(p.Unit)
+	switch {
 	case p.Quota == nil:
-		fmt.Fprintf(&b, "a limit on %s", unitWords(p.Unit))
-	case concurrent:
-		fmt.Fprintf(&b, "%s requests at once", grouped(*p.Quota))
+		fmt.Fprintf(&b, "a limit on %s", words)
+	case *p.Quota == 1:
+		fmt.Fprintf(&b, "1 %s", strings.Replace(words, "requests", "request", 1))
 	default:
-		fmt.Fprintf(&b, "%s %s", grouped(*p.Quota), unitWords(p.Unit))
+		fmt.Fprintf(&b, "%s %s", grouped(*p.Quota), words)
 	}
 	if p.Window != nil {
 		fmt.Fprintf(&b, " per %s", every(seconds(*p.Window)))

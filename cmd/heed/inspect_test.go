@@ -59,9 +59,12 @@ func TestInspectSaysInWords(t *testing.T) {
 		{"a refusal that says nothing else", answering(429), exitNothing, []string{"turned away for a limit", "announces no limits"}},
 		{"nothing", answering(204), exitNothing, []string{"answered 204 No Content", "announces no limits here"}},
 		{"from a cache", answering(200, "Age", "5", "RateLimit", `"a";r=1;t=1`), exitNothing, []string{"came out of a cache"}},
+		{"one at a time", answering(200, "RateLimit-Policy", `"p";q=1;w=3600, "c";q=1;qu="concurrent-requests"`), exitOK, []string{
+			"1 request per hour.", "1 request at once.",
+		}},
 		{"a problem document", heedtest.NewOrigin(heedtest.Config{
 			Policies: []heedtest.Policy{{Name: "none", Quota: 0, Window: time.Minute}}, Problem: heedtest.QuotaExceeded,
-		}), exitOK, []string{`turned away for going beyond "none"`, "problem document is of type " + heedtest.QuotaExceeded}},
+		}), exitOK, []string{`turned away for going beyond "none"`, "problem document is of type " + heedtest.QuotaExceeded, `for the policy "none"`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			stdout, stderr, status := heedCommand(t, "inspect", serve(t, tt.origin))

@@ -2,6 +2,7 @@
 //
 //	heed demo          drives an origin that enforces limits, with heed and without
 //	heed inspect URL   says what limits a URL announces
+//	heed simulate      plays all scenarios in virtual time: the score card
 //
 // Every command explains itself with -h.
 package main
@@ -38,6 +39,7 @@ type command struct {
 var commands = []command{
 	{"demo", "drive an origin that enforces limits, with heed and without, and score both", demo},
 	{"inspect", "say what limits a URL announces", inspect},
+	{"simulate", "play all scenarios in virtual time: the score card", simulate},
 }
 
 // streams are where a command writes: what it was asked for to out, all else

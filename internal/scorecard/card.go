@@ -1,17 +1,20 @@
 package scorecard
 
 import (
+	"context"
+	"fmt"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
 )
 
-// PlayAll plays every scenario with every client under the seeds 1 to seeds, on
-// all processors, and returns the results in that order. Clients other than
-// heed play with 16 goroutines only. seen, if not nil, is called with each
-// result as it comes, one at a time.
-func PlayAll(scenarios []Scenario, clients []Client, seeds int, seen func(Result)) []Result {
+// PlayAll plays every scenario with heed under the seeds 1 to seeds, on all
+// processors. The other clients play under one condition of each row. The
+// results come back in order; seen, if not nil, is called with each as it
+// comes, one at a time, and with how many there will be. When ctx is done, what
+// is left is not played, and the results end there.
+func PlayAll(ctx context.Context, scenarios []Scenario, clients []Client, seeds int, seen func(r Result, of int)) []Result {
 	type job struct {
 		Scenario
 		client Client
@@ -20,7 +23,7 @@ func PlayAll(scenarios []Scenario, clients []Client, seeds int, seen func(Result
 	var jobs []job
 	for _, s := range scenarios {
 		for _, c := range clients {
-			if c.Name != Heed.Name && s.Goroutines != 16 {
+			if c.Name != Heed.Name && !s.Compared {
 				continue
 			}
 			for seed := range seeds {
@@ -39,18 +42,20 @@ func PlayAll(scenarios []Scenario, clients []Client, seeds int, seen func(Result
 				results[i] = j.Play(j.client, j.seed)
 				if seen != nil {
 					mu.Lock()
-					seen(results[i])
+					seen(results[i], len(jobs))
 					mu.Unlock()
 				}
 			}
 		})
 	}
-	for i := range jobs {
-		next <- i
+	played := 0
+	for played < len(jobs) && ctx.Err() == nil {
+		next <- played
+		played++
 	}
 	close(next)
 	workers.Wait()
-	return results
+	return results[:played]
 }
 
 // A Line sums up results: those of one row or one cell with one client.
@@ -123,7 +128,7 @@ func (l *Line) add(t Thresholds, r Result) {
 		}
 	}
 	if l.Runs == 0 || refused > l.RefusedWorst || l.RefusedWorst == 0 && r.Share < l.ShareWorst {
-		l.WorstRun = strings.Join([]string{r.Variant, r.Condition, "seed " + itoa(r.Seed)}, ", ")
+		l.WorstRun = strings.Join([]string{r.Variant, r.Condition, fmt.Sprintf("seed %d", r.Seed)}, ", ")
 	}
 	l.Runs++
 	l.PerMilleWorst = max(l.PerMilleWorst, perMille)

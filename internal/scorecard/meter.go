@@ -167,9 +167,8 @@ func (m *meter) take(now, bytes, end int64) {
 	case heedtest.SlidingWindow:
 		m.more = append(m.more, now)
 	case heedtest.Concurrency:
-		if end > now {
-			m.more = append(m.more, end)
-		}
+		// Whoever arrives at the very instant of the end may come too soon.
+		m.more = append(m.more, end+1)
 	default:
 		m.due = max(m.due, now*m.quota) + m.window
 	}

@@ -41,8 +41,11 @@ type oracle struct {
 	end      int64
 	zero     int64 // the start of the run, since the Unix epoch
 	meters   []meter
-	trial    []meter
+	trial    []meter // what meters would be
 	spaces   [][]int64
+	last     []meter // what meters will be after the plan, where fresh
+	fresh    bool
+	added    int        // to last, since it was made
 	plan     []step     // what will arrive, in order
 	mine     int        // of it, the oracle's own
 	answers  []delivery // on their way back, in order
@@ -88,11 +91,20 @@ type start struct{ at, up, down time.Duration }
 func (s start) arrival() time.Duration { return s.at + s.up }
 
 // consult returns the starts an oracle would choose, those that arrive before
-// the end of the run. began is the instant of the run's start.
-func (s Scenario) consult(seed uint64, began time.Time) []start {
-	best := s.plan(greedy, seed, began)
-	if other := s.plan(patient, seed, began); len(other) > len(best) {
-		best = other
+// the end of the run: of its manners the one that gets most accepted between
+// two instants. began is the instant of the run's start.
+func (s Scenario) consult(seed uint64, began time.Time, from, to time.Duration) (best []start) {
+	most := 0
+	for _, how := range []manner{greedy, patient} {
+		n, plan := 0, s.plan(how, seed, began)
+		for _, p := range plan {
+			if at := p.arrival(); at >= from && at < to {
+				n++
+			}
+		}
+		if n >= most {
+			most, best = n, plan
+		}
 	}
 	return best
 }
@@ -114,11 +126,12 @@ func (s Scenario) plan(how manner, seed uint64, began time.Time) []start {
 		o.meters = append(o.meters, newMeter(p, c.Algorithm, phase))
 	}
 	o.trial = make([]meter, len(o.meters))
+	o.last = make([]meter, len(o.meters))
 	o.spaces = make([][]int64, len(o.meters))
 	for _, at := range s.foreign(seed) {
 		o.plan = append(o.plan, step{at: int64(at), kind: stepForeign})
 	}
-	for _, ch := range s.Changes {
+	for _, ch := range s.changes(seed) {
 		o.insert(step{at: int64(ch.At), kind: stepChange, change: ch})
 	}
 	o.run()
@@ -190,7 +203,30 @@ func (o *oracle) insert(s step) {
 		}
 		return 1
 	})
+	o.fresh = o.fresh && s.kind == stepMine && i == len(o.plan)
+	if o.fresh {
+		charge(o.last, s)
+		o.added++
+	}
 	o.plan = slices.Insert(o.plan, i, s)
+}
+
+// ahead returns the meters as they will be once all that is planned has
+// arrived, if that is the oracle's own and arrives no later than at a.
+func (o *oracle) ahead(a int64) ([]meter, bool) {
+	if o.mine != len(o.plan) || o.mine > 0 && o.plan[o.mine-1].at > a {
+		return nil, false
+	}
+	if !o.fresh || o.added > 1000 { // now and then: it keeps every request
+		for i := range o.meters {
+			o.last[i] = o.meters[i].copy(o.last[i].more)
+		}
+		for _, s := range o.plan {
+			charge(o.last, s)
+		}
+		o.fresh, o.added = true, 0
+	}
+	return o.last, true
 }
 
 // happen is what a step does to the origin.
@@ -299,10 +335,13 @@ func rounded(t int64, grain time.Duration, r heedtest.Rounding) int64 {
 func (o *oracle) earliest(a, down, bytes int64) int64 {
 search:
 	for a < o.end {
-		for i := range o.meters {
-			o.trial[i] = o.meters[i].copy(o.spaces[i])
+		from, outage, i := o.meters, o.outage, 0
+		if last, ok := o.ahead(a); ok {
+			from, i = last, len(o.plan)
 		}
-		outage, i := o.outage, 0
+		for i := range from {
+			o.trial[i] = from[i].copy(o.spaces[i])
+		}
 		for {
 			for ; i < len(o.plan) && o.plan[i].at <= a; i++ {
 				if s := o.plan[i]; s.kind == stepChange {
@@ -326,10 +365,10 @@ search:
 			o.keep()
 			continue search
 		}
-		mine, horizon := o.mine, a
-		for _, s := range o.plan[:i] {
+		mine, horizon := 0, a
+		for _, s := range o.plan[i:] {
 			if s.kind == stepMine {
-				mine--
+				mine++
 			}
 		}
 		for j := range o.trial {

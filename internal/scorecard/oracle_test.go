@@ -16,31 +16,30 @@ import (
 func TestOracleKeepsItsWord(t *testing.T) {
 	for _, row := range Rows() {
 		for i, v := range row.Variants {
-			conditions := row.Conditions
+			conditions := v.Conditions
 			for j := range conditions {
 				if (i+j)%5 != 0 || conditions[j].Quota.Units > 500 {
 					continue
 				}
-				s := v
-				s.Row, s.Condition, s.Windows = row.Name, conditions[j], 5
-				if len(s.Changes) > 0 {
-					s.Windows = v.Windows
-				}
+				s := v.Scenario
+				s.Row, s.Condition = row.Name, conditions[j]
 				name := fmt.Sprintf("%s/%s/%v", s.Row, s.Variant, s.Condition)
-				t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { replay(t, s, uint64(i+j)) }) })
+				t.Run(name, func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) { replay(t, s, manner((i+j)%3), uint64(i+j)) })
+				})
 			}
 		}
 	}
 }
 
-func replay(t *testing.T, s Scenario, seed uint64) {
+func replay(t *testing.T, s Scenario, how manner, seed uint64) {
 	time.Sleep(s.offset(seed))
 	config := s.config(seed)
 	var next start
 	config.Latency = func(int64) (up, down time.Duration) { return next.up, next.down }
 	origin := heedtest.NewOrigin(config)
 	began := origin.Began()
-	schedule := s.consult(seed, began)
+	schedule := s.plan(how, seed, began)
 	var all sync.WaitGroup
 	all.Go(func() {
 		for _, at := range s.foreign(seed) {
@@ -48,7 +47,7 @@ func replay(t *testing.T, s Scenario, seed uint64) {
 			origin.Take(1)
 		}
 	})
-	all.Go(func() { s.disturb(origin, began) })
+	all.Go(func() { s.disturb(seed, origin, began) })
 	inFlight := 0
 	for _, next = range schedule {
 		time.Sleep(time.Until(began.Add(next.at)))

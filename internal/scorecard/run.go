@@ -3,9 +3,13 @@ package scorecard
 import (
 	"context"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,9 +18,15 @@ import (
 )
 
 // Play runs the scenario with a client in a bubble of virtual time.
-func (s Scenario) Play(c Client, seed uint64) (r Result) {
-	bubble(func() { r = s.play(c, seed) })
-	return r
+func (s Scenario) Play(c Client, seed uint64) Result {
+	v := s.watch(c, seed)
+	return v.result(c)
+}
+
+// watch is Play without measuring.
+func (s Scenario) watch(c Client, seed uint64) (v view) {
+	bubble(func() { v = s.play(c, seed) })
+	return v
 }
 
 // bubble runs f in virtual time, in tests and outside of them. It returns when
@@ -27,8 +37,8 @@ func bubble(f func()) {
 	synctest.Test(new(testing.T), func(*testing.T) { f() })
 }
 
-// play is Play within the bubble.
-func (s Scenario) play(c Client, seed uint64) Result {
+// play is watch within the bubble.
+func (s Scenario) play(c Client, seed uint64) view {
 	time.Sleep(s.offset(seed))
 	config := s.config(seed)
 	config.Record = true
@@ -40,8 +50,14 @@ func (s Scenario) play(c Client, seed uint64) Result {
 	var closers []func()
 	var all sync.WaitGroup
 	for range max(1, s.Processes) {
-		rt, done := c.New(s, roundTripper(p.network))
+		n := &network{origin: origin}
+		rt, done := c.New(s, n)
+		p.networks = append(p.networks, n)
 		closers = append(closers, done)
+		if s.Burst {
+			all.Go(func() { p.burst(rt, s.rng(seed, 6)) })
+			break
+		}
 		for range s.Goroutines {
 			all.Go(func() { p.loop(rt) })
 		}
@@ -52,15 +68,21 @@ func (s Scenario) play(c Client, seed uint64) Result {
 			origin.Take(1)
 		}
 	})
-	all.Go(func() { s.disturb(origin, began) })
+	all.Go(func() { s.disturb(seed, origin, began) })
 	// What arrives at the very end belongs to the next window.
 	time.Sleep(time.Until(end) - 1)
-	tally, events := origin.Tally(), origin.Events()
+	v := view{scenario: s, seed: seed, began: began, tally: origin.Tally(), events: origin.Events()}
+	for _, n := range p.networks {
+		v.accepted = append(v.accepted, float64(n.accepted.Load()))
+		v.earlyByProcess += n.early.Load()
+	}
+	p.over.Store(true)
 	for _, done := range closers {
 		done()
 	}
 	all.Wait()
-	return s.measure(c, seed, began, tally, events, p.waits)
+	v.waits = p.waits
+	return v
 }
 
 // A play is a run in progress.
@@ -68,6 +90,8 @@ type play struct {
 	scenario Scenario
 	origin   *heedtest.Origin
 	end      time.Time
+	networks []*network
+	over     atomic.Bool
 
 	mu    sync.Mutex
 	waits []time.Duration
@@ -77,46 +101,144 @@ type play struct {
 // client.
 type onTheWay struct{}
 
-// network is the origin as clients reach it.
-func (p *play) network(req *http.Request) (*http.Response, error) {
+// A network is the origin as the clients of one process reach it.
+type network struct {
+	origin   *heedtest.Origin
+	accepted atomic.Int64
+	early    atomic.Int64 // starts before what answers to this process had named
+
+	mu        sync.Mutex
+	named     time.Time // nothing should start before
+	pending   time.Time // the same by answers that came at pendingAt
+	pendingAt time.Time
+}
+
+// tooEarly reports whether a request that starts now does so before an instant
+// that answers had named. An answer that comes at this very instant cannot have
+// been heeded.
+func (n *network) tooEarly(now time.Time) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return now.Before(n.named) || now.After(n.pendingAt) && now.Before(n.pending)
+}
+
+// name notes what an answer that comes now asks for.
+func (n *network) name(now time.Time, after time.Duration) {
+	if after <= 0 {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if now.After(n.pendingAt) {
+		if n.pending.After(n.named) {
+			n.named = n.pending
+		}
+		n.pending, n.pendingAt = now, now
+	}
+	if until := now.Add(after); until.After(n.pending) {
+		n.pending = until
+	}
+}
+
+func (n *network) RoundTrip(req *http.Request) (*http.Response, error) {
 	began := time.Now()
-	resp, err := p.origin.RoundTrip(req)
+	early := n.tooEarly(began)
+	resp, err := n.origin.RoundTrip(req)
 	if spent, ok := req.Context().Value(onTheWay{}).(*time.Duration); ok {
 		*spent += time.Since(began)
 	}
-	return resp, err
+	if err != nil {
+		return nil, err
+	}
+	if early {
+		n.early.Add(1)
+	}
+	if resp.StatusCode == http.StatusOK {
+		n.accepted.Add(1)
+	}
+	n.name(time.Now(), asked(resp.Header))
+	return resp, nil
+}
+
+// asked returns for how long an answer in the fields of the IETF asks to start
+// nothing.
+func asked(h http.Header) (after time.Duration) {
+	if s, err := strconv.Atoi(h.Get("Retry-After")); err == nil {
+		return time.Duration(s) * time.Second
+	}
+	for item := range strings.SplitSeq(h.Get("RateLimit"), ",") {
+		if _, t, ok := strings.Cut(item, ";r=0;t="); ok {
+			if s, err := strconv.Atoi(t); err == nil {
+				after = max(after, time.Duration(s)*time.Second)
+			}
+		}
+	}
+	return after
 }
 
 // loop sends one request after the other until the run is over.
 func (p *play) loop(rt http.RoundTripper) {
-	spent := new(time.Duration)
-	ctx := context.WithValue(context.Background(), onTheWay{}, spent)
 	var waits []time.Duration
-	for {
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.waits = append(p.waits, waits...)
+	}()
+	for time.Now().Before(p.end) {
 		began := time.Now()
-		if !began.Before(p.end) {
-			break
+		wait, ok := request(rt)
+		switch {
+		case ok:
+			waits = append(waits, wait)
+		case p.over.Load() || time.Since(began) == 0:
+			return // a client that gives up at once would do so for ever
 		}
-		*spent = 0
-		req := (&http.Request{Method: http.MethodGet, URL: target, Header: http.Header{}}).WithContext(ctx)
-		resp, err := rt.RoundTrip(req)
-		if err != nil {
-			break // the run is over
-		}
-		io.Copy(io.Discard, resp.Body)
-		resp.Body.Close()
-		waits = append(waits, time.Since(began)-*spent)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.waits = append(p.waits, waits...)
+}
+
+// burst sends all requests at once to an origin that the client has met, some
+// time into a window of which others have used up all but a twentieth.
+func (p *play) burst(rt http.RoundTripper, rng *rand.Rand) {
+	request(rt)
+	q := p.scenario.Quota
+	time.Sleep(time.Duration((0.1 + 0.8*rng.Float64()) * float64(q.Window)))
+	tally := p.origin.Tally()
+	p.origin.Take(q.Units*19/20 - tally.Accepted - 1)
+	request(rt) // whose answer says that a twentieth is left
+	var all sync.WaitGroup
+	for range p.scenario.Goroutines {
+		all.Go(func() {
+			wait, ok := request(rt)
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if ok {
+				p.waits = append(p.waits, wait)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// request sends one request and returns how long it was held back; false where
+// there was no answer.
+func request(rt http.RoundTripper) (wait time.Duration, ok bool) {
+	began := time.Now()
+	spent := new(time.Duration)
+	req := &http.Request{Method: http.MethodGet, URL: target, Header: http.Header{}}
+	resp, err := rt.RoundTrip(req.WithContext(context.WithValue(context.Background(), onTheWay{}, spent)))
+	if err != nil {
+		return 0, false
+	}
+	io.Copy(io.Discard, resp.Body)
+	resp.Body.Close()
+	return time.Since(began) - *spent, true
 }
 
 var target = &url.URL{Scheme: "http", Host: "origin.test", Path: "/"}
 
 // disturb makes the scenario's changes when they are due.
-func (s Scenario) disturb(origin *heedtest.Origin, began time.Time) {
-	for _, ch := range s.Changes {
+func (s Scenario) disturb(seed uint64, origin *heedtest.Origin, began time.Time) {
+	for _, ch := range s.changes(seed) {
 		time.Sleep(time.Until(began.Add(ch.At)))
 		if ch.Policies != nil {
 			origin.SetPolicies(ch.Policies...)

@@ -3,6 +3,8 @@ package scorecard
 import (
 	"fmt"
 	"math/rand/v2"
+	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/heedhttp/heed/heedtest"
@@ -16,15 +18,19 @@ type Scenario struct {
 	Row     string // the score card's row it belongs to
 	Variant string // what of the row's variety it is
 	Condition
+	Compared bool // clients other than heed play it too
 
-	Origin    heedtest.Config // without latency; Policies may be left to the condition's quota
-	Vary      func(c *heedtest.Config, rng *rand.Rand)
-	Windows   int           // the run's length in windows of the condition; 0: 20
-	Skip      int           // windows at the start that do not count for the share
-	Processes int           // clients that do not know of each other, each with all the goroutines; 0: 1
-	Foreign   float64       // the share of the quota another client wants; 0: there is none
-	Bodies    time.Duration // unused bytes
-	Changes   []Change
+	Origin    heedtest.Config                          // without policies and latency
+	Limits    func(Quota) []heedtest.Policy            // nil: the condition's quota
+	Vary      func(c *heedtest.Config, rng *rand.Rand) // nil: nothing more
+	Bodies    func(rng *rand.Rand) (bytes int64)       // draws the size of an answer's body; nil: none
+	Length    func(Quota) time.Duration                // of the run; nil: 20 windows
+	Skip      int                                      // windows at the start that do not count for the share
+	Processes int                                      // clients that do not know of each other, each with all the goroutines; 0: 1
+	Foreign   float64                                  // the share of the quota another client wants; 0: there is none
+	Changes   func(Quota, *rand.Rand) []Change         // what happens mid-run; nil: nothing
+	Burst     bool                                     // requests all at once, on a known origin with little left, in place of a closed loop
+	Measure   func(view) figures                       // nil: overall
 }
 
 // A Condition is under what a scenario is played.
@@ -78,12 +84,22 @@ type Change struct {
 	RetryAfter time.Duration     // in an outage
 }
 
+// windows is the length of a run in windows, where nothing else is said.
+const windows = 20
+
 func (s Scenario) length() time.Duration {
-	n := s.Windows
-	if n == 0 {
-		n = 20
+	if s.Length != nil {
+		return s.Length(s.Quota)
 	}
-	return time.Duration(n) * s.Quota.Window
+	return windows * s.Quota.Window
+}
+
+// changes returns what happens mid-run under a seed, in order.
+func (s Scenario) changes(seed uint64) []Change {
+	if s.Changes == nil {
+		return nil
+	}
+	return s.Changes(s.Quota, s.rng(seed, 5))
 }
 
 func (s Scenario) rng(seed uint64, what uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, what)) }
@@ -91,14 +107,23 @@ func (s Scenario) rng(seed uint64, what uint64) *rand.Rand { return rand.New(ran
 // config returns the origin under a seed.
 func (s Scenario) config(seed uint64) heedtest.Config {
 	c := s.Origin
-	if c.Policies == nil {
-		c.Policies = []heedtest.Policy{{Quota: s.Quota.Units, Window: s.Quota.Window}}
+	c.Policies = []heedtest.Policy{{Quota: s.Quota.Units, Window: s.Quota.Window}}
+	if s.Limits != nil {
+		c.Policies = s.Limits(s.Quota)
 	}
 	rng := s.rng(seed, 1)
+	if s.Condition.Quota.Units == 0 {
+		c.Policies = nil // an origin without limits
+	}
 	c.Phase = time.Duration(rng.Int64N(int64(s.Quota.Window)))
 	c.Latency = s.Trip.latency(seed)
 	if s.Vary != nil {
 		s.Vary(&c, rng)
+	}
+	if s.Bodies != nil {
+		var n atomic.Int64
+		size := s.bodies(seed)
+		c.Respond = func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, size(n.Add(1)-1))) }
 	}
 	return c
 }
@@ -127,5 +152,10 @@ func (s Scenario) foreign(seed uint64) (arrivals []time.Duration) {
 
 // bodies returns the size of the n-th accepted answer's body.
 func (s Scenario) bodies(seed uint64) func(n int64) int64 {
-	return func(int64) int64 { return s.Origin.BodySize }
+	return func(n int64) int64 {
+		if s.Bodies == nil {
+			return 0
+		}
+		return s.Bodies(s.rng(seed, 1<<32+uint64(n)))
+	}
 }

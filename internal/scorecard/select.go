@@ -14,6 +14,7 @@ type Filter struct {
 	Quota      string // "50/5s"
 	Goroutines string // "16"
 	Trip       string // "50ms", "tail"
+	Quick      bool   // of each variant's conditions every fifth, a different one each time
 }
 
 // Scenarios returns the scenarios of the rows that pass.
@@ -22,17 +23,23 @@ func (f Filter) Scenarios(rows []Row) (all []Scenario) {
 		if !fits(f.Row, row.Name) {
 			continue
 		}
-		for _, v := range row.Variants {
+		compare := row.Compare
+		if compare == (Condition{}) {
+			compare = Condition{quotas[0], goroutines[0], trips[1]}
+		}
+		for i, v := range row.Variants {
 			if f.Variant != "" && !slices.ContainsFunc(strings.Split(f.Variant, ","), func(part string) bool {
 				return strings.Contains(v.Variant+" ", part)
 			}) {
 				continue
 			}
-			conditions := row.Conditions
-			for _, c := range conditions {
+			for j, c := range v.Conditions {
+				if f.Quick && (i+j)%5 != 0 && c != compare {
+					continue
+				}
 				if fits(f.Quota, c.Quota.String()) && fits(f.Goroutines, strconv.Itoa(c.Goroutines)) && fits(f.Trip, c.Trip.String()) {
-					s := v
-					s.Row, s.Condition = row.Name, c
+					s := v.Scenario
+					s.Row, s.Condition, s.Compared = row.Name, c, c == compare
 					all = append(all, s)
 				}
 			}
@@ -43,4 +50,15 @@ func (f Filter) Scenarios(rows []Row) (all []Scenario) {
 
 func fits(list, name string) bool {
 	return list == "" || slices.Contains(strings.Split(list, ","), name)
+}
+
+// Drawn returns the scenario to draw: the first that all clients play, or else
+// the first. There must be one.
+func Drawn(scenarios []Scenario) Scenario {
+	for _, s := range scenarios {
+		if s.Compared {
+			return s
+		}
+	}
+	return scenarios[0]
 }

@@ -3,33 +3,141 @@ package scorecard
 import (
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
-	"text/tabwriter"
+	"unicode/utf8"
 )
 
-// WriteTable writes lines as an aligned table. The figures are the worst over
-// all runs, with the mean in parentheses.
-func WriteTable(w io.Writer, lines []Line) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "row\tclient\truns\trefused ‰\tfirst\tshare\toracle\tearly\tpeak\tin flight\twait mean, p99, max s\tresult")
-	for _, l := range lines {
-		name := l.Row
-		if l.Cell != "" {
-			name += " " + l.Cell
-		}
-		verdict := "met"
-		if !l.Met() {
-			verdict = fmt.Sprintf("%d not met: %s; worst: %s", l.Failed, strings.Join(l.Why, ", "), l.WorstRun)
-		}
-		if l.Client != Heed.Name {
-			verdict = ""
-		}
-		fmt.Fprintf(tw, "%s\t%s\t%d\t%.1f (%.2f)\t%d\t%.3f (%.3f)\t%.3f (%.3f)\t%d\t%d\t%d\t%.2f %.1f %.1f\t%s\n",
-			name, l.Client, l.Runs, l.PerMilleWorst, l.PerMilleMean, l.FirstWorst, l.ShareWorst, l.ShareMean,
-			l.OracleWorst, l.OracleMean, l.Early, l.PeakInWindow, l.PeakInFlight, l.WaitMean, l.WaitP99, l.WaitMax, verdict)
-	}
-	return tw.Flush()
+// The columns of a table. Figures are the worst over all runs, with the mean in
+// parentheses; early starts are of all runs together.
+var columns = []string{
+	"client", "runs", "refused ‰", "first event", "early", "share", "oracle", "foreign", "fairness",
+	"peak", "in flight", "wait mean, p99, max", "result",
 }
 
-func itoa(n uint64) string { return strconv.FormatUint(n, 10) }
+func (l Line) cells() []string {
+	share := fmt.Sprintf("%.3f (%.3f)", l.ShareWorst, l.ShareMean)
+	return []string{
+		l.Client,
+		fmt.Sprint(l.Runs),
+		fmt.Sprintf("%.1f (%.2f)", l.PerMilleWorst, l.PerMilleMean),
+		fmt.Sprint(l.FirstWorst),
+		fmt.Sprint(l.Early),
+		share,
+		fmt.Sprintf("%.3f (%.3f)", l.OracleWorst, l.OracleMean),
+		fmt.Sprintf("%.2f", l.ForeignWorst),
+		fmt.Sprintf("%.2f", l.JainWorst),
+		fmt.Sprint(l.PeakInWindow),
+		fmt.Sprint(l.PeakInFlight),
+		fmt.Sprintf("%.2f %.1f %.1f s", l.WaitMean, l.WaitP99, l.WaitMax),
+		l.verdict(),
+	}
+}
+
+func (l Line) verdict() string {
+	switch {
+	case l.Client != Heed.Name:
+		return ""
+	case l.Met():
+		return "met"
+	}
+	return fmt.Sprintf("NOT MET in %d: %s; worst: %s", l.Failed, strings.Join(l.Why, ", "), l.WorstRun)
+}
+
+// String says what a row asks for.
+func (t Thresholds) String() string {
+	var asks []string
+	after := ""
+	if t.AfterEvent {
+		after = " after the first event"
+	}
+	if t.PerRun > 0 {
+		asks = append(asks, fmt.Sprintf("at most %d refused in a run%s", t.PerRun, after))
+	} else {
+		asks = append(asks, fmt.Sprintf("at most %g refused per 1000%s", t.PerMille, after))
+	}
+	asks = append(asks, fmt.Sprintf("share %.2f", t.Share))
+	if t.Foreign > 0 {
+		asks = append(asks, fmt.Sprintf("the foreign client %.2f", t.Foreign))
+	}
+	if t.Jain > 0 {
+		asks = append(asks, fmt.Sprintf("fairness %.2f", t.Jain))
+	}
+	return strings.Join(asks, ", ")
+}
+
+// WriteTable writes lines as an aligned table, those of each row under its
+// title and thresholds.
+func WriteTable(w io.Writer, rows []Row, lines []Line) error {
+	widths := make([]int, len(columns))
+	table := [][]string{columns}
+	for _, l := range lines {
+		cells := l.cells()
+		if l.Cell != "" {
+			cells[0] += " " + l.Cell
+		}
+		table = append(table, cells)
+	}
+	for _, cells := range table {
+		for i, cell := range cells[:len(cells)-1] {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	var b strings.Builder
+	write := func(cells []string) {
+		for i, cell := range cells {
+			fmt.Fprintf(&b, "  %s%s", cell, strings.Repeat(" ", max(0, widths[i]-utf8.RuneCountInString(cell))))
+		}
+		b.WriteString("\n")
+	}
+	write(columns)
+	for _, row := range rows {
+		titled := false
+		for i, l := range lines {
+			if l.Row != row.Name {
+				continue
+			}
+			if !titled {
+				fmt.Fprintf(&b, "\n%s: %s\n  (%v)\n", row.Name, row.Title, row.Thresholds)
+				titled = true
+			}
+			write(table[i+1])
+		}
+	}
+	_, err := io.WriteString(w, trimLines(b.String()))
+	return err
+}
+
+func trimLines(s string) string {
+	lines := strings.Split(s, "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// WriteMarkdown writes lines as a table in Markdown with the columns that
+// matter most.
+func WriteMarkdown(w io.Writer, rows []Row, lines []Line) error {
+	var b strings.Builder
+	b.WriteString("| scenario | client | refused per 1000: worst (mean) | early starts | share of the oracle: worst (mean) | oracle, of the quota | met |\n|---|---|---:|---:|---:|---:|---|\n")
+	for _, row := range rows {
+		title := row.Title
+		for _, l := range lines {
+			if l.Row != row.Name {
+				continue
+			}
+			met := "yes"
+			switch {
+			case l.Client != Heed.Name:
+				met = ""
+			case !l.Met():
+				met = "no"
+			}
+			c := l.cells()
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", title, l.Client, c[2], c[4], c[5], c[6], met)
+			title = ""
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

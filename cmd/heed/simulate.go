@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/heedhttp/heed/internal/scorecard"
+)
+
+const simulateHelp = `Usage: heed simulate [FLAGS]
+
+Plays the score card in virtual time: fake origins of all kinds, each used by as
+many goroutines as want, as fast as they can get, over round trips short, long
+and drawn at random. It prints how often each client was refused, per 1000
+requests accepted; how many requests started before an instant that a server had
+named; and which share it got of what an oracle gets that has the same
+goroutines and latencies, and knows the origin by heart. The worst run counts;
+means are in parentheses. "oracle" is what the oracle got accepted, over the
+quota.
+
+heed, which is told nothing, plays every scenario. The others (a bare client,
+go-retryablehttp, and a rate.Limiter that is told the limit, with a burst of 1
+and of the whole quota) play under one condition of each row, for comparison.
+
+The chart is of one scenario: the first one that all clients play.
+
+Rows, variants and so on are picked by lists separated by commas; --quick plays
+a fifth of the conditions. All of it with 20 seeds takes hours.
+
+Exit status: 0 if every row was met, 1 if one was not or a file could not be
+written, 2 for a command line that makes no sense, 130 if it was interrupted.
+`
+
+func simulate(ctx context.Context, s streams, args []string) int {
+	f := s.flagSet("simulate", simulateHelp)
+	var filter scorecard.Filter
+	f.StringVar(&filter.Row, "row", "", "only these rows: announced, rounded, epoch, ...")
+	f.StringVar(&filter.Variant, "variant", "", "only variants with one of these in their name, such as token-bucket")
+	f.StringVar(&filter.Quota, "quota", "", "only these quotas, such as 50/5s")
+	f.StringVar(&filter.Goroutines, "goroutines", "", "only these numbers of goroutines, such as 16")
+	f.StringVar(&filter.Trip, "round-trip", "", "only these round trips, such as 50ms or tail")
+	f.BoolVar(&filter.Quick, "quick", false, "play a fifth of the conditions")
+	seeds := f.Int("seeds", 1, "how many seeds to play each scenario under")
+	alone := f.Bool("alone", false, "play heed without the others")
+	cells := f.Bool("cells", false, "print a line for each scenario, not for each row")
+	markdown := f.Bool("markdown", false, "print the table in Markdown")
+	jsonFile := f.String("json", "", "write sums and all results to this file as JSON")
+	csvFile := f.String("csv", "", "write all results to this file as CSV")
+	svgFile := f.String("svg", "", "draw a chart to this file as SVG")
+	htmlFile := f.String("html", "", "write chart and table to this file as a page")
+	if status, ok := s.parse(f, args); !ok {
+		return status
+	}
+	rows := scorecard.Rows()
+	scenarios := filter.Scenarios(rows)
+	switch {
+	case f.NArg() > 0:
+		return s.misused(f, fmt.Errorf("it takes no arguments, and was given %q", f.Arg(0)))
+	case *seeds <= 0:
+		return s.misused(f, errors.New("--seeds must be above 0"))
+	case len(scenarios) == 0:
+		return s.misused(f, errors.New("no scenario is left: see the names in the table that --quick prints"))
+	}
+	clients := scorecard.Clients()
+	if *alone {
+		clients = clients[:1]
+	}
+	played := 0
+	results := scorecard.PlayAll(ctx, scenarios, clients, *seeds, func(_ scorecard.Result, of int) {
+		if played++; played%10 == 0 || played == of {
+			fmt.Fprintf(s.err, "\r%d of %d runs ", played, of)
+		}
+	})
+	fmt.Fprintln(s.err)
+	lines := scorecard.Sum(rows, results, *cells)
+	table := scorecard.WriteTable
+	if *markdown {
+		table = scorecard.WriteMarkdown
+	}
+	err := table(s.out, rows, lines)
+	drawn := scorecard.Drawn(scenarios)
+	for _, file := range []struct {
+		name  string
+		write func(io.Writer) error
+	}{
+		{*jsonFile, func(w io.Writer) error { return scorecard.WriteJSON(w, lines, results) }},
+		{*csvFile, func(w io.Writer) error { return scorecard.WriteCSV(w, results) }},
+		{*svgFile, func(w io.Writer) error { return scorecard.WriteSVG(w, drawn, clients, 1) }},
+		{*htmlFile, func(w io.Writer) error { return scorecard.WriteHTML(w, drawn, clients, 1, rows, lines) }},
+	} {
+		if file.name != "" && ctx.Err() == nil {
+			err = errors.Join(err, writeFile(file.name, file.write))
+		}
+	}
+	switch {
+	case err != nil:
+		fmt.Fprintln(s.err, "heed simulate:", err)
+		return exitFailed
+	case ctx.Err() != nil:
+		return exitInterrupted
+	}
+	for _, l := range lines {
+		if l.Client == scorecard.Heed.Name && !l.Met() {
+			return exitFailed
+		}
+	}
+	return exitOK
+}
+
+// writeFile creates a file and has it written.
+func writeFile(name string, write func(io.Writer) error) error {
+	file, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(file), file.Close())
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"encoding/xml"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestSimulateWritesWhatItIsAskedFor(t *testing.T) {
+	dir := t.TempDir()
+	name := func(kind string) string { return filepath.Join(dir, "card."+kind) }
+	out, _, status := heedCommand(t, "simulate", "--row", "burst", "--variant", "token-bucket", "--seeds", "2",
+		"--json", name("json"), "--csv", name("csv"), "--svg", name("svg"), "--html", name("html"))
+	if status != exitOK {
+		t.Errorf("exit status %d", status)
+	}
+	for _, part := range []string{"20 requests at once", "share 1.00", "heed ", "limiter b=1", "met"} {
+		if !strings.Contains(out, part) {
+			t.Errorf("%q is missing in\n%s", part, out)
+		}
+	}
+	read := func(kind string) string {
+		b, err := os.ReadFile(name(kind))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	var card struct{ Lines, Results []map[string]any }
+	if err := json.Unmarshal([]byte(read("json")), &card); err != nil || len(card.Lines) != 5 || len(card.Results) < 10 {
+		t.Errorf("JSON: %d lines, %d results, %v", len(card.Lines), len(card.Results), err)
+	}
+	records, err := csv.NewReader(strings.NewReader(read("csv"))).ReadAll()
+	if err != nil || len(records) != len(card.Results)+1 {
+		t.Errorf("CSV: %d records, %v", len(records), err)
+	}
+	svg := read("svg")
+	if err := xml.Unmarshal([]byte(svg), new(struct{})); err != nil {
+		t.Errorf("SVG: %v", err)
+	}
+	if page := read("html"); !strings.Contains(page, svg) || !strings.Contains(page, "20 requests at once") {
+		t.Error("the page lacks chart or table")
+	}
+}
+
+func TestSimulateInMarkdown(t *testing.T) {
+	out, _, _ := heedCommand(t, "simulate", "--row", "burst", "--markdown", "--alone", "--quick")
+	if !strings.HasPrefix(out, "| scenario | client |") || strings.Contains(out, "bare") {
+		t.Errorf("not the table asked for:\n%s", out)
+	}
+}

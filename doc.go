@@ -1,0 +1,108 @@
+// Package heed provides an [http.RoundTripper] that keeps to the rate limits of
+// every origin it talks to.
+//
+//	client := &http.Client{Transport: &heed.Transport{}}
+//
+// That is all a program has to change. [Transport] holds each request back
+// until its origin allows it, sends it, learns from the answer, and where it
+// was refused all the same, holds everything that shares the refused quota
+// until it is time to try again. An origin that sets no limits is not slowed
+// down, but for its very first requests.
+//
+// # What is obeyed
+//
+// Three kinds of limits, all at once:
+//
+//   - Those an origin announces: in the RateLimit-Policy and RateLimit fields of
+//     [draft-ietf-httpapi-ratelimit-headers] and of the drafts before it, in the
+//     X-RateLimit fields and the other dialects of real services, in Retry-After
+//     (RFC 9110, section 10.2.3), and in the problem documents of refusals. Their
+//     quotas may count requests, bytes of content, or requests in flight.
+//   - Those the user sets, in [Limits].
+//   - Those nobody states, which only refusals reveal. They are learned, and kept
+//     to until they are no longer true.
+//
+// No request starts before the instant an origin named. Where the demand would
+// outrun a quota, requests are spread over its window rather than sent in one
+// burst and a long silence; see [Smoothing]. [ParseAnnouncement] is the parser
+// by itself, and [Dialect] describes services it does not know.
+//
+// # Limits by origin
+//
+// An origin is a scheme, a host and a port; [OriginOf] names it. Every origin
+// has limits of its own, and never waits for another. Within an origin every
+// credential has quotas of its own: the value of a Bearer token, say, or of an
+// X-Api-Key field, of which only a hash is kept. [Config] can say otherwise of
+// both.
+//
+// What the user asks for is set by origin as well, in [Config] or while
+// requests are running with [Registry.SetLimits]. The most specific entry
+// counts, and replaces the others whole: "https://api.example.org", then
+// "https://*.example.org", then the default.
+//
+// State is kept in a [Registry]. Transports that share one share what it knows,
+// and [Registry.Snapshot] shows it.
+//
+// # Waiting and errors
+//
+// Requests wait in line, first come first served within a priority
+// ([WithPriority]), for as long as their context lasts. One that could not
+// start before its context's deadline is refused at once, not at the deadline.
+// [NoWait] asks never to wait; [Limits] bounds how long, and how many, may.
+//
+// Whatever heed refuses to send is a [*LimitError], which matches [ErrLimited]
+// and says how long the wait would have been. What a server refuses is never
+// made an error: a 429 that is not to be tried again, or not in time, comes
+// back as the response it is, its body unread.
+//
+// Refusals are tried again up to four times; [Retry] can change that, and
+// [NoRetry] forgo it. A request is only repeated if its body can be replayed
+// (http.Request.GetBody) and, where the server might have acted on it, if its
+// method is idempotent. Bodies are streamed, never buffered.
+//
+// A program can ask before it sends: [Registry.Check] says whether a request
+// could go now, and if not, what holds it and for how long.
+//
+// # Many goroutines
+//
+// Everything in this package may be used by many goroutines at once; start as
+// many as there is work for, and leave it to heed when each may go. On first
+// contact with an origin one request goes ahead and the others wait for its
+// answer, which usually says what the limits are. A response's body must be
+// closed, as ever: requests in flight are counted until then, and
+// [Limits].MaxConcurrent and MinPause depend on it.
+//
+// # Redirects and nesting
+//
+// Redirects, cookies and authentication are the http.Client's business, and
+// stay so. Each hop of a redirect is charged to the origin it goes to.
+//
+// A RoundTripper that makes requests of its own, as that of golang.org/x/oauth2
+// does to refresh a token, goes outside, so that these are not sent while the
+// request they are for holds its place:
+//
+//	client := &http.Client{Transport: &oauth2.Transport{Source: tokens, Base: &heed.Transport{}}}
+//
+// [Bypass] lets a request pass untouched where nothing else will do.
+//
+// # Seeing what it does
+//
+// Waits and what is learned are logged at debug, pauses at info or, where the
+// server did not say for how long, at warn, to log/slog and never once per
+// request above debug. [Config].OnEvent gets every single [Event], for metrics
+// and dashboards. [WithTrace] writes down how long one request waited and for
+// what, and how many attempts it took. None of these ever carries a credential
+// or a query string.
+//
+// # Without an HTTP client
+//
+// Other HTTP stacks, crawlers and job queues use a [Registry] directly:
+// [Registry.Acquire] waits for a [Permit]; [Permit.Observe] learns from an
+// answer's status and fields, [Permit.Learn] from anything else;
+// [Permit.Release] ends it, or [Permit.Cancel] where the request was not sent.
+//
+// Package heedtest has origins that enforce and announce limits, for testing
+// HTTP clients.
+//
+// [draft-ietf-httpapi-ratelimit-headers]: https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/
+package heed

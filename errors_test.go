@@ -1,0 +1,63 @@
+package heed_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/heedhttp/heed"
+)
+
+func TestLimitErrorIsASentence(t *testing.T) {
+	for _, tc := range []struct {
+		err  heed.LimitError
+		want string
+	}{
+		{heed.LimitError{Policy: "daily", Wait: time.Minute, Reason: heed.ReasonDeadline, Cause: heed.CausePolicy},
+			`heed: request to https://api.example.org not sent: policy "daily" has too little left; it could start in 1m0s at the earliest, not before its deadline`},
+		{heed.LimitError{Wait: 90 * time.Millisecond, Reason: heed.ReasonMaxWait, Cause: heed.CausePolicy},
+			`heed: request to https://api.example.org not sent: a policy of the origin has too little left; it could start in 90ms at the earliest, longer than MaxWait allows`},
+		{heed.LimitError{Policy: "p", Wait: time.Second, Reason: heed.ReasonNoWait, Cause: heed.CauseSmoother},
+			`heed: request to https://api.example.org not sent: requests are being spread over the window of policy "p"; it could start in 1s at the earliest, and was asked not to wait`},
+		{heed.LimitError{Wait: time.Hour, Reason: heed.ReasonDeadline, Cause: heed.CausePause},
+			`heed: request to https://api.example.org not sent: the origin is paused; it could start in 1h0m0s at the earliest, not before its deadline`},
+		{heed.LimitError{Wait: time.Second, Reason: heed.ReasonQueueFull, Cause: heed.CauseInterval},
+			`heed: request to https://api.example.org not sent: the interval between requests has not passed; it could start in 1s at the earliest, and the queue is full`},
+		{heed.LimitError{Reason: heed.ReasonDeadline, Cause: heed.CauseConcurrency},
+			`heed: request to https://api.example.org not sent: as many requests as allowed are in flight; nobody can say when it could start, and its deadline has come`},
+		{heed.LimitError{Reason: heed.ReasonNoWait, Cause: heed.CauseScout},
+			`heed: request to https://api.example.org not sent: the answer to a request sent ahead is awaited; nobody can say when it could start, and it was asked not to wait`},
+		{heed.LimitError{Policy: "slots", Reason: heed.ReasonCost, Cause: heed.CausePolicy},
+			`heed: request to https://api.example.org not sent: it costs more than policy "slots" can ever give`},
+		{heed.LimitError{Wait: time.Second, Reason: heed.ReasonDeadline, Cause: heed.CauseBackoff},
+			`heed: request to https://api.example.org not sent: it was refused and backs off; it could start in 1s at the earliest, not before its deadline`},
+		{heed.LimitError{Wait: time.Second, Reason: heed.ReasonNoWait, Cause: heed.CauseLedger},
+			`heed: request to https://api.example.org not sent: the shared quota has too little left; it could start in 1s at the earliest, and was asked not to wait`},
+		{heed.LimitError{Reason: heed.ReasonQueueFull, Cause: heed.CauseQueue},
+			`heed: request to https://api.example.org not sent: others came first; nobody can say when it could start, and the queue is full`},
+	} {
+		tc.err.Origin = example
+		if got := tc.err.Error(); got != tc.want {
+			t.Errorf("Error() is\n%s, want\n%s", got, tc.want)
+		}
+	}
+}
+
+func TestLimitErrorIsFoundInAChain(t *testing.T) {
+	err := fmt.Errorf("get: %w", &heed.LimitError{Reason: heed.ReasonDeadline})
+	if !errors.Is(err, heed.ErrLimited) || !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.Is(err, heed.ErrClosed) {
+		t.Error("errors.Is is wrong")
+	}
+	for c := heed.CauseNone; c <= heed.CauseLedger; c++ {
+		if c.String() == "unknown" {
+			t.Errorf("cause %d has no name", int(c))
+		}
+	}
+	for r := heed.ReasonDeadline; r <= heed.ReasonCost; r++ {
+		if r.String() == "unknown" {
+			t.Errorf("reason %d has no name", int(r))
+		}
+	}
+}

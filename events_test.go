@@ -1,0 +1,163 @@
+package heed_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heedhttp/heed"
+)
+
+// stream keeps the events of a registry, in a few words each.
+type stream struct {
+	mu   sync.Mutex
+	said []string
+}
+
+func (s *stream) hear(e heed.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text := fmt.Sprint(e.Kind)
+	switch e.Kind {
+	case heed.EventWaiting:
+		text += fmt.Sprintf(" %v %v %v queue %d", e.Cause, e.Policy, e.Wait, e.Queue)
+	case heed.EventAdmitted:
+		text += fmt.Sprintf(" after %v, %v in all", e.Wait, e.Total)
+	case heed.EventAnswered, heed.EventRefused:
+		text += fmt.Sprintf(" %d in %v, %d left", e.Status, e.Latency, e.Remaining)
+	case heed.EventPaused:
+		text += fmt.Sprintf(" %v %v timed %v manual %v whole %v capped %v", e.Cause, e.Wait.Truncate(time.Second), e.Timed, e.Manual, e.Whole, e.Capped)
+	case heed.EventResumed:
+		text += fmt.Sprintf(" manual %v whole %v", e.Manual, e.Whole)
+	case heed.EventLearned:
+		text += fmt.Sprintf(" %s %d %v", e.Policy, e.Quota, e.Window)
+	}
+	if e.Partition > 0 {
+		text += fmt.Sprint(" #", e.Partition)
+	}
+	s.said = append(s.said, text)
+}
+
+func (s *stream) take() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	said := s.said
+	s.said = nil
+	return said
+}
+
+func TestEventsTellWhatHappens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s stream
+		r := newRegistry(t, heed.Config{OnEvent: s.hear, Origins: map[string]heed.Limits{example: quota(1, time.Minute)}})
+		expect := func(want ...string) {
+			t.Helper()
+			synctest.Wait()
+			if got := s.take(); !slices.Equal(got, want) {
+				t.Errorf("events are\n%q, want\n%q", got, want)
+			}
+		}
+		pm := acquire(t, r, request(example))
+		expect("admitted after 0s, 0s in all")
+		time.Sleep(time.Second)
+		pm.Observe(answer(200, "RateLimit-Policy", `"q";q=10;w=60`, "RateLimit", `"q";r=9;t=60`))
+		expect("learned q 10 1m0s", "answered 200 in 1s, 0 left")
+		pm.Observe(answer(200))
+		pm.Release()
+		expect()
+		w := start(t.Context(), r, request(example))
+		expect("waiting policy p 1m0s queue 1")
+		time.Sleep(time.Minute)
+		expect("admitted after 1m0s, 1m0s in all")
+		w.permit.Observe(answer(429, "Retry-After", "10"))
+		w.permit.Release()
+		expect("paused pause 10s timed true manual false whole false capped false", "refused 429 in 0s, 0 left")
+		w = start(t.Context(), r, request(example, "X-Api-Key", "b"))
+		expect("admitted after 0s, 1m0s in all #1")
+		w.permit.Cancel()
+		expect()
+		r.Pause(example, 70*time.Second)
+		expect("paused pause 1m10s timed true manual true whole true capped false")
+		w = start(t.Context(), r, request(example))
+		expect("waiting pause  1m10s queue 1")
+		time.Sleep(70 * time.Second)
+		expect("resumed manual false whole false", "resumed manual true whole true", "admitted after 1m10s, 2m10s in all")
+		w.permit.Release()
+		r.Pause(example, time.Hour)
+		r.Pause(example, 0)
+		r.Pause(example, 0)
+		expect("paused pause 1h0m0s timed true manual true whole true capped false", "resumed manual true whole true")
+		r.Pause(example, time.Hour)
+		r.Reset(example)
+		expect("paused pause 1h0m0s timed true manual true whole true capped false", "resumed manual true whole true")
+		r.Check(request(example))
+		r.Snapshot()
+		expect()
+		time.Sleep(10 * time.Hour)
+		r.Snapshot()
+		expect("forgotten")
+	})
+}
+
+// A pause in doubt ends with the first request that succeeds, and is told.
+func TestPauseInDoubtEndsWithASuccess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s stream
+		r := newRegistry(t, heed.Config{OnEvent: s.hear})
+		meet(t, r, example)
+		sick, well := acquire(t, r, request(example+"/sick")), acquire(t, r, request(example+"/well"))
+		time.Sleep(10 * time.Minute) // no success for long
+		s.take()
+		sick.Observe(answer(429))
+		if d := r.Check(request(example + "/sick")); d.Cause != heed.CausePause {
+			t.Errorf("Check() = %+v", d)
+		}
+		well.Observe(answer(200))
+		if d := r.Check(request(example + "/sick")); d.Cause == heed.CausePause {
+			t.Errorf("Check() = %+v", d)
+		}
+		if got := s.take(); len(got) != 4 || got[2] != "resumed manual false whole false" {
+			t.Errorf("events are %q", got)
+		}
+	})
+}
+
+func TestEventsEncodeToJSON(t *testing.T) {
+	b, err := json.Marshal(heed.Event{Kind: heed.EventPaused, Cause: heed.CausePause, Origin: example, Err: fmt.Errorf("x")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back map[string]any
+	if err := json.Unmarshal(b, &back); err != nil || back["Kind"] != "paused" || back["Cause"] != "pause" {
+		t.Errorf("%s, %v", b, err)
+	}
+	for k := heed.EventWaiting; k <= heed.EventForgotten; k++ {
+		if k.String() == "unknown" {
+			t.Errorf("kind %d has no name", int(k))
+		}
+	}
+}
+
+// What one panic keeps from being told is told to the next who comes by.
+func TestEventsAfterAPanicAreNotLost(t *testing.T) {
+	var kinds []heed.Kind
+	r := newRegistry(t, heed.Config{OnEvent: func(e heed.Event) {
+		kinds = append(kinds, e.Kind)
+		if e.Kind == heed.EventLearned {
+			panic("user's")
+		}
+	}})
+	pm := acquire(t, r, request(example))
+	func() {
+		defer func() { recover() }()
+		pm.Observe(answer(200, "RateLimit-Policy", `"p";q=10;w=60`))
+	}()
+	pm.Release()
+	if want := []heed.Kind{heed.EventAdmitted, heed.EventLearned, heed.EventAnswered}; !slices.Equal(kinds, want) {
+		t.Errorf("told were %v, want %v", kinds, want)
+	}
+}

@@ -1,0 +1,185 @@
+package heed
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A spelling is an origin as a request writes it.
+type spelling struct{ scheme, host string }
+
+// mostSpellings bounds how many ways to write an origin are remembered.
+const mostSpellings = 4096
+
+// enter returns the partition a request belongs to, with its origin locked,
+// and completes what is asked for it.
+func (r *Registry) enter(req *http.Request, a *ask) *partition {
+	r.sweep(a.arrived)
+	a.req = req
+	if req.URL != nil {
+		a.path = req.URL.Path
+	}
+	key := r.partitionOf(req)
+	first := "" // the origin that a cost set for the request is for
+	if a.charged = len(a.opts.costs) > 0; a.charged {
+		first = r.firstOrigin(req)
+	}
+	for {
+		o := r.originFor(req, a.arrived)
+		if p := r.lockPartition(o, key, a.arrived); p != nil {
+			a.charged = a.charged && (first == "" || first == o.name)
+			return p
+		}
+	}
+}
+
+// firstOrigin returns the origin that a chain of redirects began at, "" where
+// req is no redirect.
+func (r *Registry) firstOrigin(req *http.Request) string {
+	first := req
+	for first.Response != nil && first.Response.Request != nil {
+		first = first.Response.Request
+	}
+	if first == req {
+		return ""
+	}
+	return r.nameOf(first)
+}
+
+// nameOf returns the name of the origin whose limits a request shares.
+func (r *Registry) nameOf(req *http.Request) string {
+	if r.config.Origin == nil {
+		return OriginOf(req.URL)
+	}
+	if name := r.config.Origin(req); name != "" {
+		return name
+	}
+	return unknownOrigin
+}
+
+// partitionOf returns what tells the holder of a quota from another.
+func (r *Registry) partitionOf(req *http.Request) partitionKey {
+	return hashCredential(r.seed, r.credential(req))
+}
+
+// credential returns what a request's partition is told by: a secret.
+func (r *Registry) credential(req *http.Request) string {
+	if r.config.Partition != nil {
+		return r.config.Partition(req)
+	}
+	return credentialOf(req)
+}
+
+// originFor returns the state of a request's origin, made where there is none.
+func (r *Registry) originFor(req *http.Request, now time.Time) *origin {
+	if r.config.Origin != nil {
+		return r.originNamed(r.nameOf(req), now)
+	}
+	u := req.URL
+	if u == nil {
+		u = &url.URL{}
+	}
+	s := spelling{u.Scheme, u.Host}
+	r.mu.RLock()
+	o := r.spellings[s]
+	r.mu.RUnlock()
+	if o != nil {
+		return o
+	}
+	o = r.originNamed(OriginOf(u), now)
+	if len(s.scheme)+len(s.host) > longestHost {
+		return o
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.spellings) >= mostSpellings+2*len(r.origins) {
+		clear(r.spellings)
+		for _, o := range r.origins {
+			o.spellings = nil
+		}
+	}
+	if r.origins[o.name] == o && r.spellings[s] == nil {
+		s = spelling{strings.Clone(s.scheme), strings.Clone(s.host)} // not the URL they are part of
+		r.spellings[s] = o
+		o.spellings = append(o.spellings, s)
+	}
+	return o
+}
+
+// originNamed returns the state of an origin, made where there is none.
+func (r *Registry) originNamed(name string, now time.Time) *origin {
+	r.mu.RLock()
+	o := r.origins[name]
+	r.mu.RUnlock()
+	if o != nil {
+		return o
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if o := r.origins[name]; o != nil {
+		return o
+	}
+	o = &origin{reg: r, name: name, lastUsed: now}
+	o.refresh(now)
+	r.origins[name] = o
+	return o
+}
+
+// lockPartition locks o and returns its partition, made where there is none;
+// nil, with nothing locked, where o was forgotten meanwhile.
+func (r *Registry) lockPartition(o *origin, key partitionKey, now time.Time) *partition {
+	for roomy := false; ; roomy = true {
+		o.mu.Lock()
+		if o.gone {
+			o.mu.Unlock()
+			return nil
+		}
+		o.refresh(now)
+		if p := o.partition(key); p != nil {
+			return p
+		}
+		if roomy {
+			r.size.Add(1)
+			return o.newPartition(key, now)
+		}
+		o.mu.Unlock()
+		r.makeRoom(now, o)
+	}
+}
+
+// lockNamed returns the origin of that name, locked; made where there is
+// none, so that what is asked of it holds from its first request on.
+func (r *Registry) lockNamed(name string, now time.Time) (*origin, error) {
+	r.init()
+	name, err := r.pattern(name)
+	if err != nil {
+		return nil, err
+	}
+	if name == everyOrigin || strings.Contains(name, "//*.") {
+		return nil, fmt.Errorf("heed: %q is not one origin", name)
+	}
+	for {
+		o := r.originNamed(name, now)
+		o.mu.Lock()
+		if !o.gone && len(o.partitions) > 0 {
+			o.refresh(now)
+			return o, nil
+		}
+		o.mu.Unlock()
+		if p := r.lockPartition(o, 0, now); p != nil {
+			return o, nil
+		}
+	}
+}
+
+// all returns every origin.
+func (r *Registry) all() []*origin {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return slices.AppendSeq(make([]*origin, 0, len(r.origins)), maps.Values(r.origins))
+}

@@ -1,0 +1,183 @@
+package heed
+
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// everyOrigin is the name under which the limits of all origins without
+// limits of their own are set.
+const everyOrigin = "*"
+
+// overrides are the limits in force, by pattern; everyOrigin is always among
+// them. They are never changed, only replaced.
+type overrides map[string]*Limits
+
+// SetLimits sets the limits of one origin ("https://api.example.org"), of the
+// hosts under one ("https://*.example.org"), or of all that have none of
+// their own ("*"). The most specific wins, and replaces the others whole.
+// Requests that wait are judged again at once. A bad origin or limit is an
+// error, and nothing changes.
+func (r *Registry) SetLimits(origin string, l Limits) error {
+	name, err := r.pattern(origin)
+	if err == nil {
+		err = l.check(name)
+	}
+	if err != nil {
+		return err
+	}
+	r.change(func(all overrides) { all[name] = l.withDefaults() })
+	r.log().Debug("heed: limits set", "origin", name, "limits", l)
+	return nil
+}
+
+// ClearLimits takes back what SetLimits, SetAllLimits or Config set for an
+// origin, so that the next less specific limits hold for it; "*" takes back
+// the default. What was never set, or does not parse, changes nothing.
+func (r *Registry) ClearLimits(origin string) {
+	name, err := r.pattern(origin)
+	if err != nil {
+		return
+	}
+	r.change(func(all overrides) { delete(all, name) })
+	r.log().Debug("heed: limits cleared", "origin", name)
+}
+
+// SetAllLimits replaces all limits at once: def is for origins that origins
+// does not name. Where any of them is bad, or two names are one origin's, it
+// is an error and nothing changes.
+func (r *Registry) SetAllLimits(def Limits, origins map[string]Limits) error {
+	if err := def.check(everyOrigin); err != nil {
+		return err
+	}
+	all := overrides{everyOrigin: def.withDefaults()}
+	given := map[string]string{everyOrigin: everyOrigin}       // as they are spelled, by what they mean
+	for _, origin := range slices.Sorted(maps.Keys(origins)) { // the same error each time
+		l := origins[origin]
+		name, err := r.pattern(origin)
+		if err == nil {
+			err = l.check(name)
+		}
+		if err != nil {
+			return err
+		}
+		if other, ok := given[name]; ok && other != origin {
+			return fmt.Errorf("heed: limits for %q and for %q are limits for one origin", other, origin)
+		}
+		given[name] = origin
+		all[name] = l.withDefaults()
+	}
+	r.change(func(now overrides) {
+		clear(now)
+		maps.Copy(now, all)
+	})
+	for name, spelled := range given {
+		l, ok := origins[spelled]
+		if !ok {
+			l = def
+		}
+		r.log().Debug("heed: limits set", "origin", name, "limits", l)
+	}
+	return nil
+}
+
+// change edits the limits and has every origin judged again.
+func (r *Registry) change(edit func(overrides)) {
+	r.init()
+	r.limitsMu.Lock()
+	all := maps.Clone(*r.limits.Load())
+	edit(all)
+	if all[everyOrigin] == nil {
+		all[everyOrigin] = Limits{}.withDefaults()
+	}
+	r.limits.Store(&all)
+	r.limitsMu.Unlock()
+	now := time.Now()
+	for _, o := range r.all() {
+		o.mu.Lock()
+		o.refresh(now)
+		o.wakeAll(now)
+		o.unlock()
+	}
+}
+
+// refresh brings an origin's limits up to date. o.mu is held.
+func (o *origin) refresh(now time.Time) {
+	in := o.reg.limits.Load()
+	if in == o.overrides {
+		return
+	}
+	o.overrides = in
+	l := lookUp(*in, o.name)
+	if l == o.limits {
+		return
+	}
+	o.limits, o.stirred = l, true
+	for _, p := range o.partitions {
+		p.configure(now, true)
+		p.limitWaits()
+		p.news = true
+	}
+}
+
+// pattern brings the name under which limits are set into the form that
+// origins have: an origin, an origin whose host starts with "*.", "*", or,
+// where users name their origins themselves, any name.
+func (r *Registry) pattern(name string) (string, error) {
+	if name == everyOrigin || name == unknownOrigin {
+		return name, nil
+	}
+	if p, ok := canonicalPattern(name); ok {
+		return p, nil
+	}
+	if r.config.Origin != nil && name != "" {
+		return name, nil
+	}
+	if u, err := url.Parse(name); err == nil && u.User != nil {
+		name = u.Redacted()
+	}
+	return "", fmt.Errorf("heed: %q is not an origin: want scheme://host[:port], scheme://*.host[:port] or *", name)
+}
+
+func canonicalPattern(name string) (string, bool) {
+	scheme, rest, ok := strings.Cut(name, "//")
+	if !ok || scheme == ":" || scheme != "" && !strings.HasSuffix(scheme, ":") {
+		return "", false
+	}
+	host, wild := strings.CutPrefix(strings.TrimSuffix(rest, "/"), "*.")
+	origin := unknownOrigin
+	if u, err := url.Parse(scheme + "//" + host); err != nil {
+		origin = originOf(strings.TrimSuffix(scheme, ":"), host)
+	} else if u.User == nil && u.Path == "" && u.RawQuery == "" && !u.ForceQuery && u.Fragment == "" {
+		origin = OriginOf(u)
+	}
+	if wild {
+		origin = strings.Replace(origin, "//", "//*.", 1)
+	}
+	return origin, origin != unknownOrigin
+}
+
+// lookUp returns the limits of the most specific pattern that holds for
+// origin: its own name, the longest wildcard, "*".
+func lookUp(all overrides, origin string) *Limits {
+	if l := all[origin]; l != nil {
+		return l
+	}
+	if scheme, host, ok := strings.Cut(origin, "//"); ok && len(all) > 1 {
+		for {
+			_, parent, ok := strings.Cut(host, ".")
+			if !ok {
+				break
+			}
+			if l := all[scheme+"//*."+parent]; l != nil {
+				return l
+			}
+			host = parent
+		}
+	}
+	return all[everyOrigin]
+}

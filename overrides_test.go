@@ -1,0 +1,347 @@
+package heed_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heedhttp/heed"
+)
+
+// named are limits that can be told by the name of their policy.
+func named(name string) heed.Limits {
+	return heed.Limits{Policies: []heed.Policy{{Name: name, Quota: 1, Window: time.Hour}}}
+}
+
+// limitsOf is the name of the policy that limits an origin.
+func limitsOf(r *heed.Registry, url string) string {
+	r.Check(request(url))
+	for _, o := range r.Snapshot() {
+		if o.Origin == heed.OriginOf(request(url).URL) {
+			if ps := o.Partitions[0].Policies; len(ps) > 0 {
+				return ps[0].Name
+			}
+		}
+	}
+	return ""
+}
+
+func TestMostSpecificOverrideWins(t *testing.T) {
+	r := newRegistry(t, heed.Config{
+		Default: named("default"),
+		Origins: map[string]heed.Limits{
+			"https://*.example.org":          named("domain"),
+			"https://*.api.example.org/":     named("subdomain"),
+			"HTTPS://V1.api.example.org:443": named("host"),
+			"https://*.example.org:8443":     named("port"),
+			"http://[2001:DB8::1]":           named("v6"),
+			"https://*.bücher.example":       named("punycode"),
+			"http://127.0.0.1:8080":          named("v4"),
+			"unknown":                        named("unknown"),
+		},
+	})
+	for url, want := range map[string]string{
+		"https://v1.api.example.org/x":       "host",
+		"https://v1.api.example.org:8443/":   "port",
+		"https://v2.api.example.org/":        "subdomain",
+		"https://a.b.api.example.org/":       "subdomain",
+		"https://api.example.org/":           "domain",
+		"https://www.example.org/":           "domain",
+		"https://example.org/":               "default", // not under itself
+		"https://wwwexample.org/":            "default",
+		"http://www.example.org/":            "default", // another scheme
+		"https://www.example.com/":           "default",
+		"http://[2001:db8:0::1]/":            "v6",
+		"https://www.xn--bcher-kva.example/": "punycode",
+		"http://127.0.0.1:8080/":             "v4",
+		"http://127.0.0.1/":                  "default",
+		"https:///x":                         "unknown",
+	} {
+		if got := limitsOf(r, url); got != want {
+			t.Errorf("limits of %s are %q, want %q", url, got, want)
+		}
+	}
+
+	r.ClearLimits("https://*.API.example.org")
+	r.ClearLimits("*")
+	r.ClearLimits("not an origin")
+	for url, want := range map[string]string{
+		"https://v1.api.example.org/": "host",
+		"https://v2.api.example.org/": "domain",
+		"https://www.example.com/":    "",
+	} {
+		if got := limitsOf(r, url); got != want {
+			t.Errorf("after ClearLimits limits of %s are %q, want %q", url, got, want)
+		}
+	}
+
+	if err := r.SetAllLimits(named("new"), map[string]heed.Limits{"https://v2.api.example.org": named("v2")}); err != nil {
+		t.Fatal(err)
+	}
+	for url, want := range map[string]string{
+		"https://v1.api.example.org/": "new",
+		"https://v2.api.example.org/": "v2",
+		"https://www.example.com/":    "new",
+	} {
+		if got := limitsOf(r, url); got != want {
+			t.Errorf("after SetAllLimits limits of %s are %q, want %q", url, got, want)
+		}
+	}
+}
+
+func TestBadLimitsAreErrorsAndChangeNothing(t *testing.T) {
+	policy := func(p heed.Policy) heed.Limits { return heed.Limits{Policies: []heed.Policy{{Quota: 1, Window: 1}, p}} }
+	bad := map[string]heed.Limits{
+		"MinInterval":                 {MinInterval: -1},
+		"MinPause":                    {MinPause: -1},
+		"MaxConcurrent":               {MaxConcurrent: -1},
+		"MaxRetryAfter":               {MaxRetryAfter: -1},
+		"MaxWait":                     {MaxWait: -1},
+		"MaxQueue":                    {MaxQueue: -1},
+		"MinBackoff":                  {MinBackoff: -1},
+		"MaxBackoff":                  {MaxBackoff: -1},
+		"Smoothing.Interval":          {Smoothing: heed.Smoothing{Interval: -1}},
+		"Smoothing.Velocity":          {Smoothing: heed.Smoothing{Velocity: -1}},
+		"velocity, no number":         {Smoothing: heed.Smoothing{Velocity: math.NaN()}},
+		"velocity, infinite":          {Smoothing: heed.Smoothing{Velocity: math.Inf(1)}},
+		"quota 0":                     policy(heed.Policy{Window: 1}),
+		"quota below 0":               policy(heed.Policy{Quota: -1, Window: 1}),
+		"no window":                   policy(heed.Policy{Quota: 1}),
+		"no window, bytes":            policy(heed.Policy{Quota: 1, Unit: heed.UnitContentBytes}),
+		"no window, other":            policy(heed.Policy{Quota: 1, Unit: "points"}),
+		"window below 0":              policy(heed.Policy{Quota: 1, Window: -1}),
+		"window below 0, concurrency": policy(heed.Policy{Quota: 1, Window: -1, Unit: heed.UnitConcurrentRequests}),
+		"burst below 0":               policy(heed.Policy{Quota: 1, Window: 1, Burst: -1}),
+	}
+	badOrigins := []string{"", "api.example.org", "https://", "://api.example.org", "https:/api.example.org", "https://api.example.org/v1", "https://api.example.org?x",
+		"https://api.example.org#x", "https://u@api.example.org", "https://*", "https://*.", "https://a.*.example.org", "https://*.*.example.org", "**", "https://a b"}
+
+	good := map[string]heed.Limits{example: named("host"), "https://*.example.org": named("domain")}
+	r := newRegistry(t, heed.Config{Default: named("default"), Origins: good})
+	check := func(what string, err error) {
+		t.Helper()
+		if err == nil {
+			t.Errorf("%s: no error", what)
+		}
+		for url, want := range map[string]string{example: "host", "https://www.example.org": "domain", "https://example.com": "default"} {
+			if got := limitsOf(r, url); got != want {
+				t.Fatalf("%s: limits of %s have become %q", what, url, got)
+			}
+		}
+	}
+	for what, l := range bad {
+		check(what, r.SetLimits("*", l))
+		check(what, r.SetLimits(example, l))
+		check(what+" for all", r.SetAllLimits(l, nil))
+		check(what+" among all", r.SetAllLimits(named("x"), map[string]heed.Limits{"https://a.example": named("x"), "https://b.example": l}))
+		_, err := heed.NewRegistry(heed.Config{Default: l, Logger: discard})
+		check(what+" in Config.Default", err)
+		_, err = heed.NewRegistry(heed.Config{Origins: map[string]heed.Limits{example: l}, Logger: discard})
+		check(what+" in Config.Origins", err)
+	}
+	for _, origin := range badOrigins {
+		check(origin, r.SetLimits(origin, named("x")))
+		check(origin+" among all", r.SetAllLimits(named("x"), map[string]heed.Limits{origin: named("x")}))
+		_, err := heed.NewRegistry(heed.Config{Origins: map[string]heed.Limits{origin: named("x")}, Logger: discard})
+		check(origin+" in Config.Origins", err)
+		r.ClearLimits(origin)
+	}
+	check("one origin twice", r.SetAllLimits(named("x"), map[string]heed.Limits{"https://a.example": named("x"), "https://A.example:443": named("x")}))
+	for _, origin := range append(badOrigins, "*", "https://*.example.org") {
+		check("Pause "+origin, r.Pause(origin, time.Hour))
+		check("Reset "+origin, r.Reset(origin))
+	}
+	for _, c := range []heed.Config{{IdleAfter: -1}, {MaxOrigins: -1}} {
+		_, err := heed.NewRegistry(c)
+		check(fmt.Sprintf("%+v", c), err)
+	}
+	for _, l := range []heed.Limits{{}, {Policies: []heed.Policy{{Quota: 1, Unit: heed.UnitConcurrentRequests}}}, {Smoothing: heed.Smoothing{Velocity: 0.1}}} {
+		if err := r.SetLimits(example, l); err != nil {
+			t.Errorf("%+v: %v", l, err)
+		}
+	}
+}
+
+func TestOwnNamesOfOriginsCanHaveLimits(t *testing.T) {
+	r := newRegistry(t, heed.Config{
+		Origin:  func(*http.Request) string { return "shop" },
+		Origins: map[string]heed.Limits{"shop": named("shop")},
+	})
+	if d := r.Check(request(example)); d.Remaining != 1 {
+		t.Errorf("Check = %+v, want one left", d)
+	}
+	if err := r.Pause("shop", time.Hour); err != nil {
+		t.Error(err)
+	}
+	if d := r.Check(request(example)); d.Cause != heed.CausePause {
+		t.Errorf("Check = %+v, want paused", d)
+	}
+}
+
+// Limits are copied: what the caller does with its own later changes nothing.
+func TestLimitsAreCopied(t *testing.T) {
+	l := named("p")
+	r := newRegistry(t, heed.Config{Default: l})
+	l.Policies[0] = heed.Policy{}
+	if got := limitsOf(r, example); got != "p" {
+		t.Errorf("limits are %q", got)
+	}
+}
+
+func TestChangedLimitsJudgeThoseWaitingAtOnce(t *testing.T) {
+	off := heed.Smoothing{Off: true}
+	hour := heed.Limits{Policies: []heed.Policy{{Name: "hour", Quota: 1, Window: time.Hour}}, Smoothing: off}
+	for _, tc := range []struct {
+		name   string
+		limits heed.Limits // in force while two wait
+		change func(r *heed.Registry) error
+		want   []error // what becomes of them at once; context.Canceled: they go on waiting
+	}{
+		{"a quota grows", hour, func(r *heed.Registry) error {
+			return r.SetLimits("*", heed.Limits{Policies: []heed.Policy{{Name: "hour", Quota: 2, Window: time.Hour}}, Smoothing: off})
+		}, []error{nil, context.Canceled}},
+		{"a quota goes", hour, func(r *heed.Registry) error { return r.SetLimits(example, heed.Limits{}) }, []error{nil, nil}},
+		{"a window shrinks", hour, func(r *heed.Registry) error {
+			return r.SetLimits(example, heed.Limits{Policies: []heed.Policy{{Name: "hour", Quota: 1, Window: time.Millisecond}}, Smoothing: off})
+		}, []error{nil, context.Canceled}},
+		{"all are replaced", hour, func(r *heed.Registry) error { return r.SetAllLimits(heed.Limits{}, nil) }, []error{nil, nil}},
+		{"they are cleared", hour, func(r *heed.Registry) error { r.ClearLimits("*"); return nil }, []error{nil, nil}},
+		{"heed steps aside", hour, func(r *heed.Registry) error { return r.SetLimits("*", heed.Limits{Unlimited: true}) }, []error{nil, nil}},
+		{"heed steps aside from a pause", hour, func(r *heed.Registry) error {
+			return errors.Join(r.Pause(example, time.Hour), r.SetLimits("*", heed.Limits{Unlimited: true}))
+		}, []error{nil, nil}},
+		{"another origin's change", hour, func(r *heed.Registry) error { return r.SetLimits("https://a.example", heed.Limits{}) },
+			[]error{context.Canceled, context.Canceled}},
+		{"an interval goes", heed.Limits{MinInterval: time.Hour}, func(r *heed.Registry) error { return r.SetLimits("*", heed.Limits{}) }, []error{nil, nil}},
+		{"an interval shrinks", heed.Limits{MinInterval: time.Hour}, func(r *heed.Registry) error {
+			return r.SetLimits("*", heed.Limits{MinInterval: time.Minute})
+		}, []error{nil, context.Canceled}},
+		{"more at once", heed.Limits{MaxConcurrent: 1}, func(r *heed.Registry) error { return r.SetLimits("*", heed.Limits{MaxConcurrent: 2}) },
+			[]error{nil, context.Canceled}},
+		{"MaxWait appears and has passed", hour, func(r *heed.Registry) error {
+			l := hour
+			l.MaxWait = time.Minute
+			return r.SetLimits("*", l)
+		}, []error{heed.ErrLimited, heed.ErrLimited}},
+		{"MaxWait appears and cannot be kept", hour, func(r *heed.Registry) error {
+			l := hour
+			l.MaxWait = 59 * time.Minute
+			return r.SetLimits("*", l)
+		}, []error{heed.ErrLimited, heed.ErrLimited}},
+		{"MaxWait appears and can be kept by one", hour, func(r *heed.Registry) error {
+			l := hour
+			l.MaxWait = 61 * time.Minute
+			return r.SetLimits("*", l)
+		}, []error{context.Canceled, heed.ErrLimited}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRegistry(t, heed.Config{Default: heed.Limits{Smoothing: heed.Smoothing{Off: true}}})
+				meet(t, r, example)
+				if err := r.SetLimits("*", tc.limits); err != nil {
+					t.Fatal(err)
+				}
+				first := acquire(t, r, request(example))
+				if tc.limits.MaxConcurrent == 0 {
+					first.Observe(answer(200))
+					first.Release()
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				ws := []*waiting{start(ctx, r, request(example)), start(ctx, r, request(example))}
+				time.Sleep(2 * time.Minute)
+				if ws[0].done() || ws[1].done() {
+					t.Fatal("they do not wait")
+				}
+				if err := tc.change(r); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				for i, w := range ws {
+					switch want := tc.want[i]; {
+					case want == context.Canceled:
+						if w.done() {
+							t.Errorf("request %d no longer waits: %v", i, w.err)
+						}
+					case !w.done():
+						t.Errorf("request %d still waits, want %v", i, want)
+					case want == nil && w.err != nil, want != nil && w.err == nil:
+						t.Errorf("request %d: %v, want %v", i, w.err, want)
+					}
+				}
+				cancel()
+			})
+		})
+	}
+}
+
+// A policy set while requests are in flight counts them.
+func TestNewPolicyCountsRequestsInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, unit := range []heed.Unit{heed.UnitRequests, heed.UnitConcurrentRequests} {
+			r := newRegistry(t, heed.Config{})
+			meet(t, r, example)
+			pms := []*heed.Permit{acquire(t, r, request(example)), acquire(t, r, request(example))}
+			if err := r.SetLimits("*", heed.Limits{Policies: []heed.Policy{{Name: "p", Quota: 3, Window: time.Minute, Unit: unit}}}); err != nil {
+				t.Fatal(err)
+			}
+			if d := r.Check(request(example)); d.Remaining != 1 {
+				t.Errorf("%s: %d left with two of three in flight", unit, d.Remaining)
+			}
+			pms[0].Cancel()
+			pms[1].Release()
+			want := int64(2) // one was sent
+			if unit == heed.UnitConcurrentRequests {
+				want = 3
+			}
+			if d := r.Check(request(example)); d.Remaining != want {
+				t.Errorf("%s: %d left, want %d", unit, d.Remaining, want)
+			}
+		}
+	})
+}
+
+// Setting limits again that hold already forgets no use, whatever their names.
+func TestSettingTheSameLimitsAgainKeepsTheirBooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := heed.Limits{Policies: []heed.Policy{
+			{Quota: 5, Window: time.Second}, {Quota: 9, Window: time.Hour}, {Quota: 7, Window: time.Minute, Burst: 8}, {Quota: 5, Unit: heed.UnitConcurrentRequests},
+		}}
+		r := newRegistry(t, heed.Config{Default: l})
+		pm := acquire(t, r, request(example))
+		before := fmt.Sprintf("%+v", r.Snapshot())
+		for range 3 {
+			if err := r.SetLimits("*", l); err != nil {
+				t.Fatal(err)
+			}
+			if err := r.SetAllLimits(l, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if after := fmt.Sprintf("%+v", r.Snapshot()); after != before {
+			t.Errorf("Snapshot is\n%s, was\n%s", after, before)
+		}
+		l.Policies[0], l.Policies[1] = l.Policies[1], l.Policies[0]
+		l.Policies[1].Quota = 6
+		if err := r.SetLimits("*", l); err != nil {
+			t.Fatal(err)
+		}
+		ps := r.Snapshot()[0].Partitions[0].Policies
+		if len(ps) != 4 || ps[0].Quota != 9 || ps[0].Used != 1 || ps[1].Quota != 6 || ps[1].Used != 1 || ps[1].Window != time.Second {
+			t.Errorf("policies are %+v", ps)
+		}
+		l.Policies[1].Quota = 8
+		if err := r.SetLimits("*", l); err != nil {
+			t.Fatal(err)
+		}
+		ps = r.Snapshot()[0].Partitions[0].Policies
+		if ps[0].Quota != 9 || ps[1].Quota != 8 || ps[0].Used != 1 || ps[1].Used != 1 {
+			t.Errorf("policies are %+v", ps)
+		}
+		pm.Release()
+	})
+}

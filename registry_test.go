@@ -1,0 +1,569 @@
+package heed_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heedhttp/heed"
+)
+
+// quota is a limit that is kept to exactly, without pacing.
+func quota(n int64, window time.Duration) heed.Limits {
+	return heed.Limits{Policies: []heed.Policy{{Name: "p", Quota: n, Window: window}}, Smoothing: heed.Smoothing{Off: true}}
+}
+
+func TestPermitsCanBeEndedTwice(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		end  []func(*heed.Permit)
+		left int64 // of 10
+	}{
+		{"released", []func(*heed.Permit){(*heed.Permit).Release, (*heed.Permit).Release}, 9},
+		{"cancelled", []func(*heed.Permit){(*heed.Permit).Cancel, (*heed.Permit).Cancel}, 10},
+		{"released, then cancelled", []func(*heed.Permit){(*heed.Permit).Release, (*heed.Permit).Cancel}, 9},
+		{"cancelled, then released", []func(*heed.Permit){(*heed.Permit).Cancel, (*heed.Permit).Release}, 10},
+		{"answered, then cancelled", []func(*heed.Permit){observe(200), (*heed.Permit).Cancel, (*heed.Permit).Cancel}, 9},
+		{"answered twice", []func(*heed.Permit){observe(200), observe(200), (*heed.Permit).Release, observe(200)}, 9},
+		{"answered late", []func(*heed.Permit){(*heed.Permit).Release, observe(200)}, 9},
+		{"answered late, cancelled", []func(*heed.Permit){(*heed.Permit).Cancel, observe(200)}, 10},
+		{"answered from a cache", []func(*heed.Permit){func(pm *heed.Permit) { pm.Observe(answer(200, "Age", "7")) }, (*heed.Permit).Release, (*heed.Permit).Cancel}, 10},
+		{"taught", []func(*heed.Permit){learn, (*heed.Permit).Release, learn}, 9},
+	} {
+		for _, l := range []heed.Limits{
+			quota(10, time.Minute),
+			{Policies: []heed.Policy{{Name: "p", Quota: 10, Window: time.Minute, Burst: 10}}},
+		} {
+			t.Run(fmt.Sprint(tc.name, " ", l.Policies[0].Burst), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					r := newRegistry(t, heed.Config{Default: l})
+					pm := acquire(t, r, request(example))
+					if d := r.Check(request(example)); d.Remaining != 9 {
+						t.Errorf("%d left with one in flight", d.Remaining)
+					}
+					for _, end := range tc.end {
+						end(pm)
+					}
+					if d := r.Check(request(example)); d.Remaining != tc.left || pm.Remaining() != tc.left {
+						t.Errorf("%d left, want %d", d.Remaining, tc.left)
+					}
+					if s := r.Snapshot()[0]; s.InFlight != 0 || s.Partitions[0].InFlight != 0 {
+						t.Errorf("in flight: %+v", s)
+					}
+				})
+			})
+		}
+	}
+}
+
+func observe(status int, header ...string) func(*heed.Permit) {
+	return func(pm *heed.Permit) { pm.Observe(answer(status, header...)) }
+}
+
+func learn(pm *heed.Permit) {
+	pm.Learn(heed.Announcement{Policies: []heed.Policy{{Name: "q", Quota: 100, Window: time.Hour}}})
+}
+
+func TestObserveReportsWhatTheAnswerSays(t *testing.T) {
+	r := newRegistry(t, heed.Config{})
+	pm := acquire(t, r, request(example))
+	a := pm.Observe(answer(200, "RateLimit-Policy", `"q";q=100;w=60`, "RateLimit", `"q";r=42;t=30`))
+	if a.Dialect != "ietf-11" || len(a.Policies) != 1 || len(a.Limits) != 1 || a.Limits[0].Remaining != 42 {
+		t.Errorf("Observe() = %+v", a)
+	}
+	if pm.Remaining() != 42 {
+		t.Errorf("Remaining() = %d", pm.Remaining())
+	}
+	if pm := acquire(t, r, request(host("other"))); pm.Remaining() != -1 {
+		t.Errorf("Remaining() = %d where nothing is known", pm.Remaining())
+	}
+}
+
+// What is learned from a body holds as if a field had said it.
+func TestLearnedFromElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{})
+		pm := acquire(t, r, request(example))
+		pm.Observe(answer(200))
+		pm.Learn(heed.Announcement{
+			Policies: []heed.Policy{{Name: "points", Quota: 5, Window: time.Minute}},
+			Limits:   []heed.ServiceLimit{{Policy: "points", Remaining: 0, Reset: 30 * time.Second}},
+		})
+		pm.Release()
+		if d := r.Check(request(example)); d.Allowed || d.Policy != "points" || d.Wait < 30*time.Second || d.Cause != heed.CausePolicy {
+			t.Errorf("Check() = %+v", d)
+		}
+		pm2 := acquire(t, r, request(host("other")))
+		pm2.Learn(heed.Announcement{Refused: true, RetryAfter: 10 * time.Second})
+		pm2.Release()
+		if d := r.Check(request(host("other"))); d.Allowed || d.Cause != heed.CausePause || d.Wait < 10*time.Second {
+			t.Errorf("Check() = %+v", d)
+		}
+	})
+}
+
+func TestCheckTellsWhatHolds(t *testing.T) {
+	hold := func(t *testing.T, r *heed.Registry) { acquire(t, r, request(example)).Observe(answer(200)) }
+	spend := func(t *testing.T, r *heed.Registry) {
+		pm := acquire(t, r, request(example))
+		pm.Observe(answer(200))
+		pm.Release()
+	}
+	for _, tc := range []struct {
+		name   string
+		limits heed.Limits
+		before func(*testing.T, *heed.Registry)
+		ctx    func(context.Context) context.Context
+		want   heed.Decision
+	}{
+		{"nothing", heed.Limits{}, func(*testing.T, *heed.Registry) {}, nil, heed.Decision{Allowed: true, Remaining: -1}},
+		{"something left", quota(3, time.Minute), spend, nil, heed.Decision{Allowed: true, Remaining: 2}},
+		{"a policy", quota(1, time.Minute), spend, nil, heed.Decision{Cause: heed.CausePolicy, Policy: "p", Wait: time.Minute}},
+		{"a policy, all in flight", quota(1, time.Minute), hold, nil, heed.Decision{Cause: heed.CausePolicy, Policy: "p", Wait: time.Minute}},
+		{"a cost", quota(3, time.Minute), spend, func(ctx context.Context) context.Context { return heed.WithCost(ctx, heed.UnitRequests, 3) },
+			heed.Decision{Cause: heed.CausePolicy, Policy: "p", Wait: time.Minute, Remaining: 2}},
+		{"a cost of nothing", quota(1, time.Minute), spend, func(ctx context.Context) context.Context { return heed.WithCost(ctx, "", 0) },
+			heed.Decision{Allowed: true, Remaining: 0}},
+		{"a bucket", heed.Limits{Policies: []heed.Policy{{Name: "b", Quota: 60, Window: time.Minute, Burst: 1}}}, spend, nil,
+			heed.Decision{Cause: heed.CausePolicy, Policy: "b", Wait: time.Second + 1}},
+		{"a pause", heed.Limits{}, func(t *testing.T, r *heed.Registry) { spend(t, r); r.Pause(example, time.Minute) }, nil,
+			heed.Decision{Cause: heed.CausePause, Wait: time.Minute, Remaining: -1}},
+		{"an interval", heed.Limits{MinInterval: time.Minute}, spend, nil, heed.Decision{Cause: heed.CauseInterval, Wait: time.Minute, Remaining: -1}},
+		{"an interval asked for", heed.Limits{}, spend, func(ctx context.Context) context.Context { return heed.WithMinInterval(ctx, time.Minute) },
+			heed.Decision{Cause: heed.CauseInterval, Wait: time.Minute, Remaining: -1}},
+		{"a pause between requests", heed.Limits{MinPause: time.Minute}, spend, nil, heed.Decision{Cause: heed.CauseInterval, Wait: time.Minute, Remaining: -1}},
+		{"a request before the pause", heed.Limits{MinPause: time.Minute}, hold, nil, heed.Decision{Cause: heed.CauseInterval, Wait: time.Minute, Remaining: -1}},
+		{"concurrency", heed.Limits{MaxConcurrent: 1}, hold, nil, heed.Decision{Cause: heed.CauseConcurrency, Remaining: -1}},
+		{"a concurrency policy", heed.Limits{Policies: []heed.Policy{{Name: "c", Quota: 1, Unit: heed.UnitConcurrentRequests}}}, hold, nil,
+			heed.Decision{Cause: heed.CausePolicy, Policy: "c"}},
+		{"too dear for a concurrency policy", heed.Limits{Policies: []heed.Policy{{Name: "c", Quota: 2, Unit: heed.UnitConcurrentRequests}}}, spend,
+			func(ctx context.Context) context.Context { return heed.WithCost(ctx, heed.UnitConcurrentRequests, 3) },
+			heed.Decision{Cause: heed.CausePolicy, Policy: "c", Remaining: 2}},
+		{"a scout", heed.Limits{}, func(t *testing.T, r *heed.Registry) { acquire(t, r, request(example)) }, nil,
+			heed.Decision{Cause: heed.CauseScout, Remaining: -1}},
+		{"others", heed.Limits{Smoothing: heed.Smoothing{Off: true}, Policies: []heed.Policy{{Name: "p", Quota: 2, Window: time.Minute}}},
+			func(t *testing.T, r *heed.Registry) {
+				spend(t, r)
+				start(heed.WithCost(t.Context(), "", 2), r, request(example))
+			}, nil, heed.Decision{Cause: heed.CausePolicy, Policy: "p", Wait: time.Minute, Remaining: 1}},
+		{"others, and I am free", quota(1, time.Minute), func(t *testing.T, r *heed.Registry) {
+			spend(t, r)
+			start(t.Context(), r, request(example))
+		}, func(ctx context.Context) context.Context { return heed.WithCost(ctx, "", 0) },
+			heed.Decision{Cause: heed.CausePolicy, Policy: "p", Wait: time.Minute}},
+		{"nothing, ahead of others", quota(2, time.Minute), func(t *testing.T, r *heed.Registry) {
+			spend(t, r)
+			start(heed.WithCost(t.Context(), "", 2), r, request(example))
+		}, func(ctx context.Context) context.Context { return heed.WithPriority(ctx, heed.PriorityHigh) }, heed.Decision{Allowed: true, Remaining: 1}},
+		{"the smoother", heed.Limits{Policies: []heed.Policy{{Name: "p", Quota: 60, Window: time.Minute}}, Smoothing: heed.Smoothing{Strict: true, Velocity: 1, Interval: 1}},
+			spend, nil, heed.Decision{Cause: heed.CauseSmoother, Policy: "p", Wait: time.Second + 1, Remaining: 59}},
+		{"heed steps aside", heed.Limits{Unlimited: true}, func(t *testing.T, r *heed.Registry) { r.Pause(example, time.Hour) }, nil,
+			heed.Decision{Allowed: true, Remaining: -1}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRegistry(t, heed.Config{Origins: map[string]heed.Limits{example: tc.limits}})
+				defer r.Close()
+				tc.before(t, r)
+				req := request(example)
+				if tc.ctx != nil {
+					req = req.WithContext(tc.ctx(t.Context()))
+				}
+				for range 3 { // it takes nothing
+					if got := r.Check(req); got != tc.want {
+						t.Errorf("Check() = %+v, want %+v", got, tc.want)
+					}
+				}
+				if pm, err := r.Acquire(heed.NoWait(req.Context()), req); err == nil != tc.want.Allowed {
+					t.Errorf("Acquire() = %v, %v", pm, err)
+				} else if err != nil {
+					if le := limitErr(t, err); le.Cause != tc.want.Cause || le.Policy != tc.want.Policy || le.Wait != tc.want.Wait || le.Origin != example {
+						t.Errorf("Acquire() = %#v, Check found %+v", le, tc.want)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestSnapshotIsPlainData(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{Origins: map[string]heed.Limits{host("b"): {
+			Policies: []heed.Policy{{Name: "own", Quota: 5, Window: time.Minute, Burst: 7}}, MaxConcurrent: 1,
+		}}})
+		defer r.Close()
+		pm := acquire(t, r, request(host("b")+"/slow?secret=1"))
+		pm.Observe(answer(200, "RateLimit-Policy", `"p";q=10;w=60, "odd";q=3;w=60;qu="points"`, "RateLimit", `"p";r=2;t=30`))
+		time.Sleep(time.Second)
+		start(t.Context(), r, request(host("b")))
+		r.Pause(host("a"), time.Minute)
+		time.Sleep(time.Second)
+		got := r.Snapshot()
+		want := []heed.OriginState{
+			{Origin: host("a"), Paused: 59 * time.Second, PauseCause: "manual", LastUsedAgo: time.Second,
+				Partitions: []heed.PartitionState{{Policies: []heed.PolicyState{}, Opening: 1}}},
+			{Origin: host("b"), InFlight: 1, Waiting: 1, Held: 2 * time.Second, HeldBy: "/slow", LastUsedAgo: time.Second,
+				Partitions: []heed.PartitionState{{InFlight: 1, Waiting: 1, Policies: []heed.PolicyState{
+					{Name: "own", Source: heed.SourceConfigured, Unit: heed.UnitRequests, Quota: 5, Window: time.Minute, Burst: 7, Used: 0, Remaining: 6},
+					{Name: "p", Source: heed.SourceAnnounced, Unit: heed.UnitRequests, Quota: 10, Window: time.Minute, Used: 8, Remaining: 2, Reset: 28 * time.Second},
+					{Name: "odd", Source: heed.SourceAnnounced, Unit: "points", Quota: 3, Window: time.Minute, Remaining: -1},
+				}}}},
+		}
+		text := func(v any) string {
+			b, err := json.MarshalIndent(v, "", "\t")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(b)
+		}
+		if text(got) != text(want) {
+			t.Errorf("Snapshot() is\n%s\nwant\n%s", text(got), text(want))
+		}
+		var back []heed.OriginState
+		if err := json.Unmarshal([]byte(text(got)), &back); err != nil || text(back) != text(got) {
+			t.Errorf("decoded it is %+v, %v", back, err)
+		}
+		if empty := newRegistry(t, heed.Config{}).Snapshot(); text(empty) != "[]" {
+			t.Errorf("without origins it is %s", text(empty))
+		}
+	})
+}
+
+func TestPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{Default: heed.Limits{MaxRetryAfter: time.Minute}})
+		meet(t, r, example)
+		check := func(want time.Duration) {
+			t.Helper()
+			if d := r.Check(request(example)); d.Wait != want || d.Allowed != (want == 0) {
+				t.Errorf("Check() = %+v, want a wait of %v", d, want)
+			}
+		}
+		pause := func(d time.Duration) {
+			t.Helper()
+			if err := r.Pause(example, d); err != nil {
+				t.Fatal(err)
+			}
+		}
+		pause(24 * time.Hour) // no cap on what the user asks for
+		check(24 * time.Hour)
+		pause(time.Hour) // never shortens
+		check(24 * time.Hour)
+		pause(25 * time.Hour)
+		check(25 * time.Hour)
+		w := start(t.Context(), r, request(example))
+		time.Sleep(time.Hour)
+		check(24 * time.Hour)
+		pause(0)
+		synctest.Wait()
+		if !w.done() || w.err != nil {
+			t.Fatalf("ending the pause lets nobody go: %+v", w)
+		}
+		w.permit.Release()
+		pause(-1)
+		pause(1<<63 - 1)
+		if d := r.Check(request(example)); d.Wait < 100*365*24*time.Hour {
+			t.Errorf("Check() = %+v in an endless pause", d)
+		}
+		pause(-1 << 63)
+
+		// On top of what the server asked for, and ending both.
+		pm := acquire(t, r, request(example))
+		pm.Observe(answer(503, "Retry-After", "30"))
+		pm.Release()
+		pause(10 * time.Second)
+		if d := r.Check(request(example)); d.Wait < 30*time.Second {
+			t.Errorf("Check() = %+v, want the server's pause", d)
+		}
+		pause(40 * time.Second)
+		check(40 * time.Second)
+		pause(0)
+		check(0)
+
+		// For all credentials, those to come too.
+		pause(time.Minute)
+		if d := r.Check(request(example, "Authorization", "Bearer new")); d.Wait != time.Minute {
+			t.Errorf("Check() = %+v for another credential", d)
+		}
+	})
+}
+
+// After a pause one request goes first, and the rest as answers come.
+func TestOneGoesFirstAfterAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{})
+		meet(t, r, example)
+		r.Pause(example, time.Minute)
+		var ws []*waiting
+		for range 8 {
+			ws = append(ws, start(t.Context(), r, request(example)))
+		}
+		time.Sleep(time.Minute)
+		for _, want := range []int{1, 3, 7, 8} {
+			synctest.Wait()
+			granted := slices.IndexFunc(ws, func(w *waiting) bool { return !w.done() })
+			if granted < 0 {
+				granted = len(ws)
+			}
+			if granted != want {
+				t.Fatalf("%d went, want %d", granted, want)
+			}
+			time.Sleep(time.Millisecond)
+			for _, w := range ws[:granted] {
+				w.permit.Observe(answer(200))
+				w.permit.Release()
+			}
+		}
+	})
+}
+
+func TestResetStartsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{Origins: map[string]heed.Limits{example: quota(3, time.Hour)}})
+		spend := func(header ...string) {
+			pm := acquire(t, r, request(example))
+			pm.Observe(answer(200, header...))
+			pm.Release()
+		}
+		spend()
+		old := acquire(t, r, request(example)) // in flight across the reset
+		spend("RateLimit-Policy", `"q";q=10;w=60`, "RateLimit", `"q";r=0;t=3000`)
+		r.Pause(example, 2*time.Hour)
+		var ws []*waiting
+		for range 4 {
+			ws = append(ws, start(t.Context(), r, request(example)))
+		}
+		time.Sleep(time.Minute)
+		if err := r.Reset(example); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		for i, w := range ws {
+			if want := i < 3; w.done() != want || w.err != nil {
+				t.Errorf("request %d went: %v, want %v", i, w.done(), want)
+			}
+		}
+		s := r.Snapshot()[0]
+		if s.Paused != 0 || s.Waited != 3*time.Minute || len(s.Partitions[0].Policies) != 1 || s.Partitions[0].Opening != 0 || s.InFlight != 4 {
+			t.Errorf("Snapshot() = %+v", s)
+		}
+		old.Observe(answer(200))
+		old.Release() // neither taken back nor counted
+		if d := r.Check(request(example)); d.Remaining != 0 {
+			t.Errorf("%d left", d.Remaining)
+		}
+		ws[0].permit.Cancel()
+		synctest.Wait()
+		if !ws[3].done() {
+			t.Error("what is given back does not go to the next")
+		}
+	})
+}
+
+// Requests in flight are in flight whatever is forgotten about them.
+func TestResetKeepsCountOfRequestsInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{Default: heed.Limits{Policies: []heed.Policy{{Quota: 1, Unit: heed.UnitConcurrentRequests}}}})
+		pm := acquire(t, r, request(example))
+		r.Reset(example)
+		if r.Check(request(example)).Allowed {
+			t.Error("a second one may go")
+		}
+		pm.Release()
+		if !r.Check(request(example)).Allowed {
+			t.Error("the slot is not freed")
+		}
+	})
+}
+
+func TestCloseEndsEveryWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{})
+		meet(t, r, example)
+		pm := acquire(t, r, request(example))
+		r.Pause(example, time.Hour)
+		r.Pause(host("a"), time.Hour)
+		ws := []*waiting{
+			start(t.Context(), r, request(example)), start(t.Context(), r, request(example, "Authorization", "Bearer b")), start(t.Context(), r, request(host("a"))),
+		}
+		began := time.Now()
+		for range 2 {
+			if err := r.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		synctest.Wait()
+		for i, w := range ws {
+			if !w.done() || w.err != heed.ErrClosed || time.Since(began) != 0 {
+				t.Errorf("request %d: %v", i, w.err)
+			}
+		}
+		if _, err := r.Acquire(t.Context(), request(example)); err != heed.ErrClosed {
+			t.Errorf("after Close: %v", err)
+		}
+		if _, err := r.Acquire(t.Context(), request(host("new"))); err != heed.ErrClosed {
+			t.Errorf("after Close: %v", err)
+		}
+		pm.Observe(answer(200))
+		pm.Release()
+		for _, s := range r.Snapshot() {
+			if s.Waiting != 0 || s.InFlight != 0 {
+				t.Errorf("%+v", s)
+			}
+		}
+	})
+}
+
+// One origin's trouble is not another's.
+func TestOriginsNeverWaitForOneAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		enter := make(chan struct{})
+		r := newRegistry(t, heed.Config{
+			Default: quota(1, time.Hour),
+			OnEvent: func(e heed.Event) {
+				if e.Origin == host("slow") && e.Kind == heed.EventAnswered {
+					<-enter // whoever is told of this one's events takes long
+				}
+			},
+		})
+		defer r.Close()
+		acquire(t, r, request(host("spent"))).Release()
+		w := start(t.Context(), r, request(host("spent")))
+		go visit(t, r, "slow")
+		synctest.Wait()
+		for i := range 100 {
+			visit(t, r, fmt.Sprint("host", i))
+		}
+		r.Snapshot()
+		if r.Check(request(host("slow"))).Allowed { // not even its own events hold it up
+			t.Error("a second request may go")
+		}
+		if w.done() {
+			t.Error("the spent origin lets one go")
+		}
+		close(enter)
+	})
+}
+
+// A panic in the user's function leaves nothing behind: no lock, no permit,
+// nobody in line.
+func TestPanicInOnEventLeaksNothing(t *testing.T) {
+	for _, kind := range []heed.Kind{heed.EventWaiting, heed.EventAdmitted, heed.EventAnswered, heed.EventRefused, heed.EventPaused, heed.EventResumed, heed.EventLearned, heed.EventForgotten} {
+		t.Run(kind.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				armed, panics := true, 0
+				r := newRegistry(t, heed.Config{
+					Default: quota(1, time.Minute), MaxOrigins: 2,
+					OnEvent: func(e heed.Event) {
+						if armed && e.Kind == kind {
+							panics++
+							panic("user's")
+						}
+					},
+				})
+				try := func(ctx context.Context, req *http.Request, header ...string) {
+					var pm *heed.Permit
+					defer func() {
+						recover()
+						if pm != nil {
+							defer func() { recover() }()
+							pm.Release()
+						}
+					}()
+					var err error
+					if pm, err = r.Acquire(ctx, req); err != nil {
+						return
+					}
+					status := 200
+					if len(header) > 0 {
+						status = 429
+					}
+					pm.Observe(answer(status, header...))
+				}
+				for _, name := range []string{"a", "b", "a", "c", "a"} {
+					try(t.Context(), request(host(name)))
+					go try(t.Context(), request(host(name))) // waits
+					synctest.Wait()
+					try(t.Context(), request(host(name)), "Retry-After", "10", "RateLimit-Policy", `"q";q=5;w=7`)
+					func() {
+						defer func() { recover() }()
+						r.Pause(host(name), time.Minute)
+					}()
+					time.Sleep(2 * time.Minute)
+				}
+				if panics == 0 {
+					t.Error("nothing panicked")
+				}
+				armed = false
+				for _, s := range r.Snapshot() {
+					if s.InFlight != 0 || s.Waiting != 0 {
+						t.Errorf("left behind: %+v", s)
+					}
+				}
+				time.Sleep(time.Hour)
+				for _, name := range []string{"a", "b", "c"} {
+					visit(t, r, name)
+				}
+				if n := len(r.Snapshot()); n > 2 {
+					t.Errorf("%d origins known, want 2", n)
+				}
+			})
+		})
+	}
+}
+
+// The user's functions may call the registry.
+func TestUserFunctionsMayCallBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r *heed.Registry
+		peek := func() {
+			if r != nil {
+				r.Snapshot()
+			}
+		}
+		inside := false
+		r = newRegistry(t, heed.Config{
+			MaxOrigins: 2,
+			Origin:     func(req *http.Request) string { peek(); return heed.OriginOf(req.URL) },
+			Partition:  func(*http.Request) string { peek(); return "" },
+			OnEvent: func(e heed.Event) {
+				peek()
+				if !inside {
+					inside = true
+					r.Check(request(e.Origin))
+					r.SetLimits(e.Origin, heed.Limits{})
+					inside = false
+				}
+			},
+		})
+		for _, name := range []string{"a", "b", "c"} {
+			visit(t, r, name)
+			req := request(host("d"))
+			req.Response = &http.Response{Request: request(host(name))} // a redirect
+			pm, err := r.Acquire(heed.WithCost(t.Context(), "", 2), req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pm.Release()
+		}
+	})
+}
+
+func TestDeadContextGetsNoPermit(t *testing.T) {
+	r := newRegistry(t, heed.Config{})
+	cause := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(cause)
+	if _, err := r.Acquire(ctx, request(example)); err != cause {
+		t.Errorf("Acquire() = %v, want the cause", err)
+	}
+	if s := r.Snapshot(); len(s) != 0 {
+		t.Errorf("Snapshot() = %+v", s)
+	}
+}

@@ -1,0 +1,151 @@
+package heed
+
+import (
+	"context"
+	"time"
+)
+
+// ask grants a permit, refuses, or puts the request in line. o.mu is held.
+func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
+	o, now := p.origin, a.arrived
+	l := o.limits
+	switch {
+	case o.reg.closed.Load():
+		return nil, nil, ErrClosed
+	case l.Unlimited:
+		return nil, &Permit{}, nil
+	}
+	p.touch(now)
+	p.wants(now, a)
+	if s := p.impossible(a); s != nil {
+		return nil, nil, p.refusal(0, obstacle{CausePolicy, s.policy.Name}, ReasonCost)
+	}
+	pl := p.placeOf(a)
+	v := p.judge(now, a, &pl)
+	if pl.n == 0 && v.goes(now) && (o.waiting == 0 || a.opts.noWait || !o.hasCommonLimits()) {
+		return nil, p.admit(now, a), nil
+	}
+	a.until, _ = ctx.Deadline()
+	a.limitWait(l.MaxWait)
+	if !a.deadline.IsZero() && o.waiting > p.waiting() && o.hasCommonLimits() {
+		pl.all += p.others(now, a)
+		v = p.judge(now, a, &pl)
+	}
+	if v.goes(now) {
+		v.await(now, CauseQueue, "")
+	}
+	switch {
+	case a.opts.noWait && !v.asks:
+		return nil, nil, p.refusal(v.at.Sub(now), v.obstacle, ReasonNoWait)
+	case l.MaxQueue > 0 && !p.shared.busy() && o.waiting >= l.MaxQueue:
+		return nil, nil, p.refusal(v.at.Sub(now), v.obstacle, ReasonQueueFull)
+	case a.misses(v.at):
+		return nil, nil, p.refusal(v.at.Sub(now), v.last, a.tooLate())
+	}
+	if v.events && !v.asks && !o.nested && o.heldBy(ctx) {
+		o.nested = true
+		p.emit(Event{Kind: eventNested, Time: now, Cause: v.cause})
+	}
+	w := &waiter{ask: *a, ctx: ctx, home: p, ready: make(chan struct{}), held: v.obstacle}
+	p.join(now, w)
+	p.wake(now)
+	if !w.over { // else those that wait were held by something else
+		w.setExpiry()
+		if v.asks { // perhaps it need not wait
+			return w, nil, nil
+		}
+		p.emit(Event{Kind: EventWaiting, Time: now, Cause: v.cause, Policy: v.policy, Wait: v.at.Sub(now), Total: o.waited, Attempt: a.attempt})
+	}
+	return w, nil, nil
+}
+
+// heldBy reports whether ctx is that of a request in flight at the origin,
+// one that holds a slot of it.
+func (o *origin) heldBy(ctx context.Context) bool {
+	pm, ok := ctx.Value(holderKey{}).(*Permit)
+	return ok && pm.p.origin == o && !pm.over
+}
+
+// wait waits for w's turn, for as long as ctx allows.
+func (w *waiter) wait(ctx context.Context) (*Permit, error) {
+	select {
+	case <-w.ready:
+		return w.permit, w.err
+	case <-ctx.Done():
+	}
+	w.giveUp()
+	if err := context.Cause(ctx); err != context.DeadlineExceeded {
+		return nil, err
+	}
+	if w.err != nil {
+		return nil, w.err
+	}
+	return nil, w.expired(time.Now(), ReasonDeadline)
+}
+
+// giveUp takes w out of line, or gives back what it was granted meanwhile,
+// and wakes the next.
+func (w *waiter) giveUp() {
+	p := w.home
+	p.origin.mu.Lock()
+	pm := w.permit
+	if !w.over {
+		w.over = true
+		p.leave(w)
+		if w.expiry != nil {
+			w.expiry.Stop()
+		}
+		p.wake(time.Now())
+	}
+	p.origin.mu.Unlock()
+	if pm != nil {
+		pm.Cancel()
+	}
+}
+
+// setExpiry has w's wait end when MaxWait is over.
+func (w *waiter) setExpiry() {
+	if w.expiry != nil {
+		w.expiry.Stop()
+		w.expiry = nil
+	}
+	if w.maxWait {
+		w.expiry = time.AfterFunc(time.Until(w.deadline), w.expire)
+	}
+}
+
+// expire is MaxWait being over.
+func (w *waiter) expire() {
+	p := w.home
+	p.origin.mu.Lock()
+	defer p.origin.mu.Unlock() // events are told by the request it woke
+	now := time.Now()
+	if w.over || !w.maxWait || now.Before(w.deadline) { // or the limits changed
+		return
+	}
+	p.wake(now) // it may be its turn at this very instant
+	if !w.over {
+		p.leave(w)
+		w.resolve(nil, w.expired(now, ReasonMaxWait))
+		p.wake(now)
+	}
+}
+
+// expired is the error for a request that has waited too long already.
+func (w *waiter) expired(now time.Time, why Reason) *LimitError {
+	return w.home.refusal(now.Sub(w.arrived), w.held, why)
+}
+
+// tooLate is why a request is refused that cannot start before its deadline.
+func (a *ask) tooLate() Reason {
+	if a.maxWait {
+		return ReasonMaxWait
+	}
+	return ReasonDeadline
+}
+
+// refusal is the error for a request that something holds for longer than it
+// can wait.
+func (p *partition) refusal(wait time.Duration, by obstacle, why Reason) *LimitError {
+	return &LimitError{Origin: p.origin.name, Policy: by.policy, Wait: max(wait, 0), Reason: why, Cause: by.cause}
+}

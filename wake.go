@@ -1,0 +1,291 @@
+package heed
+
+import (
+	"slices"
+	"time"
+)
+
+// hasCommonLimits reports whether partitions hold each other up.
+func (o *origin) hasCommonLimits() bool {
+	l := o.limits
+	return l.MinInterval > 0 || l.MinPause > 0 || l.MaxConcurrent > 0 || o.pause.open || o.stirred
+}
+
+// wake admits every waiting request of the partition that may go now, and
+// sets the timer for the next. Where the origin has limits over all its
+// partitions, all of them are looked at, first come first served.
+func (p *partition) wake(now time.Time) {
+	o := p.origin
+	switch {
+	case o.waiting == 0:
+		p.news = false
+		p.setAlarm(time.Time{})
+	case o.limits.Unlimited || len(o.partitions) > 1 && o.hasCommonLimits():
+		o.wake(now)
+	default:
+		p.settleDeadlines(now)
+		for p.wakeHead(now) {
+		}
+	}
+}
+
+// wakeAll is wake for all of an origin, after what may put deadlines out of
+// reach.
+func (o *origin) wakeAll(now time.Time) {
+	if o.waiting == 0 {
+		return
+	}
+	for _, p := range o.partitions {
+		p.news = true
+	}
+	o.wake(now)
+}
+
+// wake admits every waiting request of the origin that may go now.
+func (o *origin) wake(now time.Time) {
+	o.stirred = false
+	var heads []*partition
+	for _, p := range o.partitions {
+		if o.limits.Unlimited {
+			p.endWaits(&Permit{}, nil)
+		}
+		p.settleDeadlines(now)
+		p.unpark(now)
+		if p.waiting() > 0 {
+			heads = append(heads, p)
+		} else {
+			p.setAlarm(time.Time{})
+		}
+	}
+	for len(heads) > 0 {
+		v := verdict{at: now}
+		v.hold(o.pause.until, CausePause, "")
+		o.space(now, &v, 0, 0)
+		first := 0
+		for i, p := range heads {
+			if before(p.queue.head(), heads[first].queue.head()) {
+				first = i
+			}
+		}
+		if !v.goes(now) {
+			// What holds one holds all: one alarm will do.
+			for i, p := range heads {
+				if i == first {
+					p.wakeAfter(&v)
+				} else {
+					p.setAlarm(time.Time{})
+				}
+			}
+			return
+		}
+		if !heads[first].wakeHead(now) {
+			heads[first] = heads[len(heads)-1]
+			heads = heads[:len(heads)-1]
+		}
+	}
+}
+
+// before reports whether a goes before b; nobody goes last.
+func before(a, b *waiter) bool {
+	if a == nil || b == nil {
+		return a != nil
+	}
+	return a.precedes(&b.ask)
+}
+
+// wakeHead admits the head of the queue if it may go. Else it sets the timer
+// and reports false.
+func (p *partition) wakeHead(now time.Time) bool {
+	p.unpark(now)
+	w := p.next(now)
+	if w == nil {
+		p.setAlarm(p.nextParked())
+		return false
+	}
+	v := p.judge(now, &w.ask, &place{})
+	if !v.goes(now) {
+		w.held = v.obstacle
+		if v.asks {
+			p.askLedger(w)
+		}
+		p.wakeAfter(&v)
+		return false
+	}
+	p.leave(w)
+	w.resolve(p.admit(now, &w.ask), nil)
+	return true
+}
+
+// wakeAfter sets the alarm for when what holds the head may be over.
+func (p *partition) wakeAfter(v *verdict) {
+	at := v.at
+	if v.events {
+		at = v.again // else an event will wake it
+	}
+	p.setAlarm(soonest(at, p.nextParked()))
+}
+
+// next returns the waiter whose turn it is: the head of the queue, or, while
+// it is in doubt whether more than one path is being refused, the first that
+// asks for another path.
+func (p *partition) next(now time.Time) *waiter {
+	head := p.queue.head()
+	if head == nil || !p.pause.doubtful || p.pause.tried || !p.pause.holds(now) {
+		return head
+	}
+	found := head
+	p.queue.all(func(w *waiter) {
+		if found.path == p.pause.path && w.path != p.pause.path {
+			found = w
+		}
+	})
+	return found
+}
+
+func soonest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// setAlarm has the partition woken at an instant; zero: not by time.
+func (p *partition) setAlarm(at time.Time) {
+	if p.timer != nil {
+		if p.alarm.Equal(at) {
+			return
+		}
+		p.timer.Stop()
+		p.timer = nil
+	}
+	if at.IsZero() {
+		return
+	}
+	p.alarm = at
+	// A new timer each time: one made in another synctest bubble must not be
+	// touched from this one.
+	p.timer = time.AfterFunc(time.Until(at), func() { p.ring(at) })
+}
+
+// ring is the alarm going off.
+func (p *partition) ring(at time.Time) {
+	o := p.origin
+	o.mu.Lock()
+	if p.alarm.Equal(at) {
+		p.timer = nil
+	}
+	p.wake(time.Now())
+	o.mu.Unlock() // events are told by the requests it woke
+}
+
+// join puts w in line, or aside until its own next try.
+func (p *partition) join(now time.Time, w *waiter) {
+	p.origin.waiting++
+	if w.notBefore.After(now) {
+		p.parked = append(p.parked, w)
+	} else if p.queue.push(w) {
+		p.news = true
+	}
+}
+
+// leave takes w out of line.
+func (p *partition) leave(w *waiter) {
+	if w.queue != nil {
+		w.queue.remove(w)
+		p.origin.waiting--
+	} else if i := slices.Index(p.parked, w); i >= 0 {
+		p.parked = slices.Delete(p.parked, i, i+1)
+		p.origin.waiting--
+	}
+}
+
+// endWaits ends the wait of all.
+func (p *partition) endWaits(pm *Permit, err error) {
+	end := func(w *waiter) {
+		p.leave(w)
+		w.resolve(pm, err)
+	}
+	p.queue.all(end)
+	for len(p.parked) > 0 {
+		end(p.parked[0])
+	}
+}
+
+// unpark puts those in line whose own wait is over.
+func (p *partition) unpark(now time.Time) {
+	p.parked = slices.DeleteFunc(p.parked, func(w *waiter) bool {
+		if w.notBefore.After(now) {
+			return false
+		}
+		if p.queue.push(w) {
+			p.news = true
+		}
+		return true
+	})
+}
+
+func (p *partition) nextParked() time.Time {
+	var at time.Time
+	for _, w := range p.parked {
+		at = soonest(at, w.notBefore)
+	}
+	return at
+}
+
+// settleDeadlines refuses, where something has changed, those waiting that
+// can no longer start in time.
+func (p *partition) settleDeadlines(now time.Time) {
+	if !p.news {
+		return
+	}
+	p.news = false
+	if p.queue.deadlines == 0 && len(p.parked) == 0 {
+		return
+	}
+	settle := func(w *waiter, pl *place) (left bool) {
+		if w.deadline.IsZero() {
+			return false
+		}
+		v := p.judge(now, &w.ask, pl)
+		if left = w.misses(v.at); left {
+			p.refuse(w, v.at.Sub(now), v.last, w.tooLate())
+		}
+		return left
+	}
+	p.inLine(settle)
+	for _, w := range slices.Clone(p.parked) {
+		settle(w, &place{})
+	}
+}
+
+// inLine calls f for everyone in line from the first to the last, with their
+// places. f reports whether it has ended the wait.
+func (p *partition) inLine(f func(*waiter, *place) (left bool)) {
+	pl := place{units: make([]int64, len(p.slots))}
+	p.queue.all(func(w *waiter) {
+		if !f(w, &pl) {
+			pl.add(p, &w.ask)
+		}
+	})
+}
+
+// refuse ends a wait that is of no use.
+func (p *partition) refuse(w *waiter, wait time.Duration, by obstacle, why Reason) {
+	p.leave(w)
+	w.resolve(nil, p.refusal(wait, by, why))
+}
+
+// limitWaits has those waiting keep to a MaxWait that has changed.
+func (p *partition) limitWaits() {
+	limit := func(w *waiter) {
+		p.queue.count(w, -1)
+		w.limitWait(p.origin.limits.MaxWait)
+		p.queue.count(w, 1)
+		w.setExpiry()
+	}
+	p.queue.all(limit)
+	for _, w := range p.parked {
+		w.limitWait(p.origin.limits.MaxWait)
+		w.setExpiry()
+	}
+}
