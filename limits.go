@@ -77,13 +77,13 @@ func (l *Limits) wrong() error {
 	for i, p := range l.Policies {
 		switch {
 		case p.Quota <= 0:
-			return fmt.Errorf("Policies[%d] %q has quota %d, want at least 1", i, p.Name, p.Quota)
+			return fmt.Errorf("policies[%d] %q has quota %d, want at least 1", i, p.Name, p.Quota)
 		case p.Window < 0:
-			return fmt.Errorf("Policies[%d] %q has a negative window: %v", i, p.Name, p.Window)
+			return fmt.Errorf("policies[%d] %q has a negative window: %v", i, p.Name, p.Window)
 		case p.Window == 0 && p.Unit != UnitConcurrentRequests:
-			return fmt.Errorf("Policies[%d] %q has no window", i, p.Name)
+			return fmt.Errorf("policies[%d] %q has no window", i, p.Name)
 		case p.Burst < 0:
-			return fmt.Errorf("Policies[%d] %q has a negative burst: %d", i, p.Name, p.Burst)
+			return fmt.Errorf("policies[%d] %q has a negative burst: %d", i, p.Name, p.Burst)
 		}
 	}
 	return nil
