@@ -323,6 +323,24 @@ func TestOneGoesFirstAfterAPause(t *testing.T) {
 	})
 }
 
+// So it is for a credential that is first seen during the pause.
+func TestOneGoesFirstAfterAPauseForNewCredentialsToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{})
+		meet(t, r, example)
+		r.Pause(example, time.Minute)
+		for range 2 {
+			start(t.Context(), r, request(example, "X-Api-Key", "new"))
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if s := r.Snapshot()[0]; s.InFlight != 1 || s.Waiting != 1 {
+			t.Errorf("%d go, %d wait", s.InFlight, s.Waiting)
+		}
+		r.Close()
+	})
+}
+
 func TestResetStartsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRegistry(t, heed.Config{Origins: map[string]heed.Limits{example: quota(3, time.Hour)}})
