@@ -106,3 +106,21 @@ func WithMinInterval(ctx context.Context, d time.Duration) context.Context {
 func WithTrace(ctx context.Context, t *Trace) context.Context {
 	return with(ctx, func(o *options) { o.trace = t })
 }
+
+// NoWaitOf reports whether ctx comes from [NoWait]: for limiters of other
+// kinds that take the same contexts.
+func NoWaitOf(ctx context.Context) bool { return optionsOf(ctx).noWait }
+
+// CostOf returns what [WithCost] set for a unit, and usual where nothing was
+// set.
+func CostOf(ctx context.Context, unit Unit, usual int64) int64 {
+	if unit == "" {
+		unit = UnitRequests
+	}
+	for _, c := range optionsOf(ctx).costs {
+		if c.unit == unit {
+			return c.n
+		}
+	}
+	return usual
+}

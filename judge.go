@@ -75,6 +75,9 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 			p.opening.start(now)
 			p.news = true
 		}
+		if s.source == SourceAnnounced && p.shared.judges() {
+			continue
+		}
 		n := p.cost(s, a)
 		if pl.units != nil {
 			n += pl.units[i]

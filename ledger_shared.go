@@ -57,8 +57,10 @@ type Question struct {
 	Partition string // as [Ledger.Partition] names it
 	Cost      Cost
 
-	// Policies are those configured for the origin or learned from refusals.
-	// Announced ones are not among them: the ledger has those from [Heard].
+	// Policies are those configured for the origin; those of units that nobody
+	// can count are to be passed over. Announced ones are not among them: the
+	// ledger has those from [Heard] and judges them too. What a process learns
+	// from refusals alone it keeps to itself.
 	Policies []Policy
 
 	// These hold for the origin over all its partitions; zero: no limit.
@@ -69,6 +71,9 @@ type Question struct {
 	// Ahead is how many more requests wait behind this one in this process. A
 	// ledger may take units for them in advance.
 	Ahead int
+
+	// NoWait says that the request does not come back where it is refused.
+	NoWait bool
 
 	// Latency is how long the slowest of recent answers took; 0: not known.
 	Latency time.Duration

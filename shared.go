@@ -49,6 +49,11 @@ func (p *partition) judgeShared(now time.Time, a *ask, v *verdict) {
 	}
 }
 
+// judges reports whether announced policies are the ledger's business: it
+// knows what other processes heard and sent, which to this one's books is
+// other people's use.
+func (s *sharing) judges() bool { return s != nil && s.lost == nil }
+
 // price is what a costs, in the ledger's terms.
 func (p *partition) price(a *ask) Cost {
 	var estimate int64
@@ -69,10 +74,10 @@ func (p *partition) question(a *ask) *Question {
 	q := &Question{
 		Origin: o.name, Partition: p.shared.key, Cost: p.price(a),
 		MinInterval: max(l.MinInterval, a.opts.minInterval), MinPause: l.MinPause, MaxConcurrent: l.MaxConcurrent,
-		Ahead: max(p.queue.len-1, 0), Latency: p.slowest, MaxWait: l.MaxRetryAfter,
+		Ahead: max(p.queue.len-1, 0), NoWait: a.opts.noWait, Latency: p.slowest, MaxWait: l.MaxRetryAfter,
 	}
 	for _, s := range p.slots {
-		if s.source != SourceAnnounced && s.enforced() {
+		if s.source == SourceConfigured {
 			q.Policies = append(q.Policies, s.policy)
 		}
 	}
@@ -120,7 +125,9 @@ func (p *partition) hearLedger(w *waiter, q *Question, paid Cost, ans *Answer, e
 	o.mu.Lock()
 	defer o.mu.Unlock() // events are told by the requests it wakes
 	s.cancel = nil
-	s.key = q.Partition
+	if ans.Err == nil { // else the name may be one of this process alone
+		s.key = q.Partition
+	}
 	stopped := w.ctx.Err() != nil || w.queue == nil
 	for _, n := range ans.News {
 		o.heed(now, &n)
@@ -308,7 +315,7 @@ func (o *origin) heed(now time.Time, n *News) {
 
 // heedPause pauses held, p's own pause or its origin's, as News says.
 func (p *partition) heedPause(now time.Time, n *News, held *pause) {
-	whole := held != &p.pause
+	whole, was := held != &p.pause, held.until
 	switch {
 	case n.Pause < 0 && held.open:
 		held.end()
@@ -316,6 +323,9 @@ func (p *partition) heedPause(now time.Time, n *News, held *pause) {
 	case n.Pause > 0 && n.Doubt && (p.succeededSince(time.Time{}, now) || held.holds(now)):
 		// What is refused there succeeds here.
 	case n.Pause > 0 && held.extend(now.Add(n.Pause)):
+		if now.Before(was) && held.until.Sub(was) < 50*time.Millisecond {
+			return // the same pause, as another way of hearing of it tells it
+		}
 		held.manual = held.manual || n.Manual
 		held.doubtful, held.path, held.tried = n.Doubt, "", false
 		if !n.Doubt {

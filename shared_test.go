@@ -288,14 +288,14 @@ func answer(pm *Permit, status int, header ...string) {
 	pm.Observe(&http.Response{StatusCode: status, Header: h, Body: http.NoBody})
 }
 
-func perSecond(n int64) Limits {
+func eachSecond(n int64) Limits {
 	return Limits{Policies: []Policy{{Name: "p", Quota: n, Window: time.Second}}, Smoothing: Smoothing{Off: true}}
 }
 
 func TestProcessesShareAQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &books{rtt: time.Millisecond}
-		rs := share(t, b, 2, perSecond(4))
+		rs := share(t, b, 2, eachSecond(4))
 		for i := range 4 {
 			mustGo(t, rs[i%2]).Release()
 		}
@@ -311,7 +311,7 @@ func TestProcessesShareAQuota(t *testing.T) {
 func TestWhatTheLedgerRefusesKeepsItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &books{rtt: time.Millisecond}
-		r := share(t, b, 1, perSecond(2))[0]
+		r := share(t, b, 1, eachSecond(2))[0]
 		var order []int
 		var mu sync.Mutex
 		var wg sync.WaitGroup
@@ -334,7 +334,7 @@ func TestWhatTheLedgerRefusesKeepsItsPlace(t *testing.T) {
 func TestNoWaitAsksTheLedger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &books{rtt: time.Millisecond}
-		rs := share(t, b, 2, perSecond(10))
+		rs := share(t, b, 2, eachSecond(10))
 		var wg sync.WaitGroup
 		for i := range 10 { // at once: none of them waits for anything but the ledger
 			wg.Go(func() {
@@ -373,7 +373,7 @@ func TestNoWaitAsksTheLedger(t *testing.T) {
 func TestDeadlinesHeedTheLedger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &books{rtt: time.Millisecond}
-		rs := share(t, b, 2, perSecond(1))
+		rs := share(t, b, 2, eachSecond(1))
 		mustGo(t, rs[0]).Release()
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
@@ -448,7 +448,7 @@ func TestAPauseIsFoundWhereNoNewsCame(t *testing.T) {
 func TestManualPauseAndResetReachAllProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &books{rtt: time.Millisecond}
-		rs := share(t, b, 2, perSecond(3))
+		rs := share(t, b, 2, eachSecond(3))
 		mustGo(t, rs[0]).Release()
 		mustGo(t, rs[1]).Release()
 		if err := rs[0].Pause(sharedOrigin, time.Minute); err != nil {
@@ -491,7 +491,7 @@ func TestALostLedgerIsTheCallersError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var events []Event
 		b := &books{rtt: time.Millisecond}
-		r, _ := NewRegistry(Config{Default: perSecond(100), Ledger: b.process(), Logger: slog.New(slog.DiscardHandler), OnEvent: func(e Event) {
+		r, _ := NewRegistry(Config{Default: eachSecond(100), Ledger: b.process(), Logger: slog.New(slog.DiscardHandler), OnEvent: func(e Event) {
 			if e.Kind == EventDegraded {
 				events = append(events, e)
 			}
@@ -568,7 +568,7 @@ func TestSlotsAreSharedAndGivenBack(t *testing.T) {
 func TestAGrantNobodyCanUseIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &books{rtt: 10 * time.Millisecond}
-		r := share(t, b, 1, perSecond(5))[0]
+		r := share(t, b, 1, eachSecond(5))[0]
 		mustGo(t, r).Release()
 		for _, spoil := range []func(cancel func()){
 			func(cancel func()) { cancel() },
@@ -609,7 +609,7 @@ func TestAnnouncedPoliciesReachOtherProcesses(t *testing.T) {
 func TestCloseEndsAQuestionUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &books{rtt: time.Hour}
-		r := share(t, b, 1, perSecond(5))[0]
+		r := share(t, b, 1, eachSecond(5))[0]
 		began := time.Now()
 		time.AfterFunc(time.Second, func() { r.Close() })
 		if _, err := r.Acquire(t.Context(), sharedRequest()); err != ErrClosed {
@@ -625,7 +625,7 @@ func TestCloseEndsAQuestionUnderWay(t *testing.T) {
 func TestAQuestionUnderWayIsNoQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &books{rtt: time.Millisecond}
-		l := perSecond(4)
+		l := eachSecond(4)
 		l.MaxQueue = 1
 		r := share(t, b, 1, l)[0]
 		mustGo(t, r).Release()
@@ -661,7 +661,7 @@ func TestAQuestionUnderWayIsNoQueue(t *testing.T) {
 func TestOwnPauseEndAndResetForgetWhatTheLedgerSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &books{rtt: time.Millisecond}
-		rs := share(t, b, 2, perSecond(1))
+		rs := share(t, b, 2, eachSecond(1))
 		for _, change := range []func() error{
 			func() error { return rs[0].Reset(sharedOrigin) },
 			func() error { b.account(sharedOrigin, "A").uses = nil; return rs[0].Pause(sharedOrigin, 0) },
@@ -686,7 +686,7 @@ func TestOwnPauseEndAndResetForgetWhatTheLedgerSaid(t *testing.T) {
 func TestAGrantGoesToARequestOfItsCost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &books{rtt: 10 * time.Millisecond}
-		r := share(t, b, 1, perSecond(10))[0]
+		r := share(t, b, 1, eachSecond(10))[0]
 		mustGo(t, r).Release()
 		mustGo(t, r).Release()
 		var wg sync.WaitGroup

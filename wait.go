@@ -42,7 +42,7 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 	case a.misses(v.at):
 		return nil, nil, p.refusal(v.at.Sub(now), v.last, a.tooLate())
 	}
-	if v.events && !o.nested && o.heldBy(ctx) {
+	if v.events && !v.asks && !o.nested && o.heldBy(ctx) {
 		o.nested = true
 		p.emit(Event{Kind: eventNested, Time: now, Cause: v.cause})
 	}

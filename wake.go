@@ -70,6 +70,9 @@ func (o *origin) wake(now time.Time) {
 		if !v.goes(now) {
 			// What holds one holds all: one alarm will do.
 			for i, p := range heads {
+				if w := p.queue.head(); w != nil {
+					w.held = v.obstacle
+				}
 				if i == first {
 					p.wakeAfter(&v)
 				} else {

@@ -1,0 +1,208 @@
+package redisheed
+
+import (
+	"math"
+	"time"
+
+	"github.com/heedhttp/heed"
+)
+
+// alone is how a process keeps to its share of the quotas while Redis cannot
+// be reached. A nil alone does nothing.
+//
+// Its share of a quota is the quota divided by the processes that Redis knew
+// of last. In the first window it also takes no more than it had in use when
+// Redis was lost and its share of what was left then: what others had used
+// is not its to use.
+type alone struct {
+	since   int64 // Redis's clock
+	n       int64 // processes
+	left    int64 // its share of what was left; -1: not known
+	before  map[string]int64
+	taken   past // since
+	buckets map[string]*bucket
+	start   time.Time // the latest
+	end     time.Time // the latest
+}
+
+type bucket struct {
+	tokens float64
+	at     time.Time
+}
+
+func (b *book) newAlone(now time.Time) *alone {
+	x := &alone{since: b.clock.now(now), n: b.clients, left: -1, before: make(map[string]int64), buckets: make(map[string]*bucket)}
+	if x.n == 0 {
+		x.n = int64(b.l.o.Processes)
+	}
+	if b.left >= 0 {
+		x.left = b.left / x.n
+	}
+	b.past.any(x.since)
+	for field, w := range b.past.windows {
+		x.before[field] = w.used
+	}
+	return x
+}
+
+// goAlone judges a without Redis.
+func (b *book) goAlone(now time.Time, a *ask) got {
+	x, m := b.alone, a.limits
+	at := b.clock.now(now)
+	g := got{ok: true, left: -1, alone: b.down}
+	hold := func(until int64, cause heed.Cause, policy string) {
+		if d := time.Duration(until-at) * time.Microsecond; d > g.wait {
+			g.ok, g.wait, g.cause, g.policy = false, d, cause, policy
+		}
+	}
+	judge := func(field string, unit byte, quota, length int64) {
+		w := b.past.window(field, unit, quota, length)
+		w.expire(at)
+		most, long := quota/x.n, length
+		if most == 0 {
+			most, long = 1, length*x.n/quota
+		}
+		if x.left >= 0 && at < x.since+length {
+			most = min(most, x.before[field]+x.left)
+		}
+		cost := min(w.cost(1, m.cost.Requests, m.cost.Bytes), max(most, 1))
+		if unit == 'r' && (g.left < 0 || most-w.used < g.left) {
+			g.left = max(most-w.used-cost, 0)
+		}
+		if cost == 0 || w.used+cost <= most {
+			if k := len(w.at); cost == 0 || long == length || k == 0 || w.at[k-1]*w.grain+long <= at {
+				return
+			}
+			hold(w.at[len(w.at)-1]*w.grain+long, heed.CausePolicy, nameOf(field[2:]))
+			return
+		}
+		until, ok := w.back(at, w.used+cost-most)
+		if !ok {
+			until = max(at, x.since) + length
+		}
+		hold(max(until, at+1000), heed.CausePolicy, nameOf(field[2:]))
+	}
+	for _, l := range m.list {
+		switch {
+		case l.unit == 'c':
+			b.capAlone(hold, at, b.here+m.cost.Concurrent, max(l.quota/x.n, 1), nameOf(l.id))
+		case l.burst > 0:
+			if until, ok := x.bucket(now, &l, m.cost); !ok {
+				hold(at+micros(until), heed.CausePolicy, nameOf(l.id))
+			}
+		default:
+			judge("w:"+l.id, l.unit, l.quota, l.window)
+		}
+	}
+	for id, k := range b.known {
+		if k.unit == 'c' && k.quota > 0 {
+			b.capAlone(hold, at, b.here+m.cost.Concurrent, max(k.quota/x.n, 1), nameOf(id))
+		} else if k.unit != 'c' && k.quota > 0 && k.window > 0 {
+			judge("a:"+id, k.unit, k.quota, k.window)
+		}
+	}
+	if m.mc > 0 {
+		b.capAlone(hold, at, b.slots.inFlight()+1, max(m.mc/x.n, 1), "")
+	}
+	if m.iv > 0 && !x.start.IsZero() {
+		hold(at+micros(x.start.Add(time.Duration(m.iv*x.n)*time.Microsecond).Sub(now)), heed.CauseInterval, "")
+	}
+	if m.mp > 0 {
+		if b.slots.inFlight() > 0 {
+			hold(at+20_000, heed.CauseInterval, "")
+		} else if !x.end.IsZero() {
+			hold(at+micros(x.end.Add(time.Duration(m.mp*x.n)*time.Microsecond).Sub(now)), heed.CauseInterval, "")
+		}
+	}
+	if !g.ok {
+		return g
+	}
+	for _, l := range m.list {
+		if l.burst > 0 {
+			x.buckets[l.id].tokens -= tokens(&l, m.cost)
+		}
+	}
+	booked := at + micros(a.latency)
+	var seen []*announced
+	for _, k := range b.known {
+		seen = append(seen, k)
+	}
+	b.past.add(m, seen, booked, 1)
+	x.taken.add(m, seen, booked, 1)
+	x.start = now
+	g.grant = b.grant(now, a, booked, seen, false)
+	return g
+}
+
+func (b *book) capAlone(hold func(int64, heed.Cause, string), at, want, most int64, policy string) {
+	if want > most {
+		hold(at+20_000, heed.CauseConcurrency, policy)
+	}
+}
+
+func tokens(l *limit, c heed.Cost) float64 {
+	n := c.Requests
+	if l.unit == 'b' {
+		n = c.Bytes
+	}
+	return float64(min(n, l.burst))
+}
+
+// bucket judges a token bucket of this process's share of the rate.
+func (x *alone) bucket(now time.Time, l *limit, c heed.Cost) (time.Duration, bool) {
+	rate := float64(l.quota) / float64(l.window) / float64(x.n) // per microsecond
+	most := max(float64(l.burst)/float64(x.n), tokens(l, c))
+	k := x.buckets[l.id]
+	if k == nil {
+		k = &bucket{at: now} // what was in it when Redis was lost is not known
+		x.buckets[l.id] = k
+	}
+	k.tokens = min(most, k.tokens+rate*float64(micros(now.Sub(k.at))))
+	k.at = now
+	if missing := tokens(l, c) - k.tokens; missing > 0 {
+		return time.Duration(math.Ceil(missing/rate)) * time.Microsecond, false
+	}
+	return 0, true
+}
+
+// move reports whether a move is of units that Redis has not been told of.
+func (x *alone) move(m move, k, really int64) bool {
+	if x == nil {
+		return false
+	}
+	found := false
+	for _, w := range x.taken.windows {
+		for j := len(w.at) - 1; j >= 0; j-- {
+			found = found || w.at[j] == w.index(m.x)
+		}
+	}
+	if found {
+		x.taken.move(m, k, really)
+	}
+	return found
+}
+
+// tell adds to a report what was taken alone.
+func (x *alone) tell(r *report) {
+	if x == nil {
+		return
+	}
+	for field, w := range x.taken.windows {
+		for i, at := range w.at {
+			r.adds = append(r.adds, op{"a", field, at * w.grain, w.n[i]})
+		}
+	}
+	x.taken = past{}
+}
+
+func (x *alone) ended(now time.Time) {
+	if x != nil {
+		x.end = now
+	}
+}
+
+func (s *slots) inFlight() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held
+}

@@ -1,0 +1,2 @@
+// Package redisheed keeps the books of several processes in Redis.
+package redisheed

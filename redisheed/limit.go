@@ -1,0 +1,217 @@
+package redisheed
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/heedhttp/heed"
+)
+
+// A Limit is a named limit that is shared by all processes that use its key:
+// for what is limited and is no HTTP request. Its methods may be called from
+// any goroutine.
+type Limit struct {
+	l   *Ledger
+	key string
+	p   heed.Policy
+	err error // what is wrong with the policy
+}
+
+// Limit returns the limit of that key. p.Quota units of anything can be
+// acquired in every p.Window; with p.Burst it is a token bucket of that size
+// instead, refilled at that rate. All processes should give a key the same
+// policy; where they do not, each judges by its own.
+//
+// A policy without a quota or a window, or of requests in flight, which would
+// have to be released, is an error of each method.
+func (l *Ledger) Limit(key string, p heed.Policy) *Limit {
+	m := &Limit{l: l, key: key, p: p}
+	switch {
+	case p.Quota <= 0:
+		m.err = fmt.Errorf("redisheed: limit %q has quota %d, want at least 1", key, p.Quota)
+	case p.Window <= 0:
+		m.err = fmt.Errorf("redisheed: limit %q has window %v, want more", key, p.Window)
+	case p.Burst < 0:
+		m.err = fmt.Errorf("redisheed: limit %q has a negative burst: %d", key, p.Burst)
+	case p.Unit == heed.UnitConcurrentRequests:
+		m.err = fmt.Errorf("redisheed: limit %q is of %s, which cannot be acquired without being released", key, p.Unit)
+	}
+	return m
+}
+
+// limitPartition is the partition of limits without credentials.
+const limitPartition = "limit"
+
+func (m *Limit) ask(ctx context.Context) (*book, *ask, error) {
+	if m.err != nil {
+		return nil, nil, m.err
+	}
+	b, err := m.l.book(m.key, limitPartition)
+	if err != nil {
+		return nil, nil, err
+	}
+	unit := m.p.Unit
+	if unit == heed.UnitContentBytes {
+		unit = heed.UnitRequests
+	}
+	n := heed.CostOf(ctx, m.p.Unit, 1)
+	a := &ask{need: 1, queue: true, plain: true}
+	b.mu.Lock()
+	a.limits = b.settle(&limits{cost: heed.Cost{Requests: n}, list: []limit{{idOf(m.p.Name, m.p.PartitionKey), 'r', m.p.Quota, micros(m.p.Window), m.p.Burst}}})
+	b.mu.Unlock()
+	return b, a, nil
+}
+
+// Acquire takes one unit, or as many as [heed.WithCost] says for the policy's
+// unit, and returns how many are left. It waits until they are free: those
+// who wait in this process go first come first served, and processes take
+// turns. With [heed.NoWait] it does not wait, and where they are not free the
+// error is a [*heed.LimitError] whose Origin is the key and whose Wait says
+// for how long; likewise, and at once, where they will not be free before the
+// deadline of ctx. Where ctx is cancelled the error is context.Cause(ctx),
+// and where Redis is lost that of the connection, wrapped.
+func (m *Limit) Acquire(ctx context.Context) (remaining int64, err error) {
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
+	}
+	b, a, err := m.ask(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if heed.NoWaitOf(ctx) {
+		a.queue = false
+	} else {
+		a.stay = true
+		a.deadline, _ = ctx.Deadline()
+	}
+	g, err := b.take(ctx, a)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
+		g, err = got{cause: heed.CausePolicy, policy: m.p.Name}, nil
+	}
+	if err != nil {
+		if ctx.Err() == nil {
+			err = fmt.Errorf("redisheed: limit %q: %w", m.key, err)
+		}
+		return 0, err
+	}
+	if !g.ok {
+		reason := heed.ReasonNoWait
+		if a.stay {
+			reason = heed.ReasonDeadline
+		}
+		return 0, &heed.LimitError{Origin: m.key, Policy: g.policy, Wait: g.wait, Reason: reason, Cause: g.cause}
+	}
+	return max(g.left, 0), nil
+}
+
+// Check says whether Acquire would have to wait, for how long, and how many
+// units remain. It takes nothing.
+func (m *Limit) Check(ctx context.Context) (heed.Decision, error) {
+	b, a, err := m.ask(ctx)
+	if err != nil {
+		return heed.Decision{Err: err}, err
+	}
+	g, err := b.check(ctx, a)
+	if err != nil {
+		err = fmt.Errorf("redisheed: limit %q: %w", m.key, err)
+		return heed.Decision{Err: err}, err
+	}
+	return heed.Decision{Allowed: g.ok, Wait: g.wait, Cause: g.cause, Policy: g.policy, Remaining: g.left, Err: g.alone}, nil
+}
+
+// Stats are figures of a [Limit] at one instant.
+type Stats struct {
+	Quota     int64         // as the policy says; with Burst: the size of the bucket
+	Used      int64         // units in use: not those whose window has passed
+	Remaining int64         // units that can be acquired at once
+	Next      time.Duration // until one can be acquired; 0: now
+	Processes int64         // that have used the limit in the last minute; 0: none
+}
+
+// Stats returns the limit's figures, over all processes.
+func (m *Limit) Stats(ctx context.Context) (Stats, error) {
+	b, a, err := m.ask(ctx)
+	if err != nil {
+		return Stats{}, err
+	}
+	a.limits.cost.Requests = max(a.limits.cost.Requests, 1)
+	g, err := b.check(ctx, a)
+	if err != nil {
+		return Stats{}, fmt.Errorf("redisheed: limit %q: %w", m.key, err)
+	}
+	s := Stats{Quota: m.p.Quota, Remaining: g.left, Next: g.wait, Processes: g.clients}
+	if m.p.Burst > 0 {
+		s.Quota = m.p.Burst
+	}
+	s.Used = max(s.Quota-s.Remaining, 0)
+	return s, nil
+}
+
+// Reset forgets what was used of the limit, in all processes. Those who wait
+// go on at once.
+func (m *Limit) Reset(ctx context.Context) error {
+	if m.err != nil {
+		return m.err
+	}
+	if err := m.l.Reset(ctx, m.key); err != nil {
+		return fmt.Errorf("redisheed: limit %q: %w", m.key, err)
+	}
+	return nil
+}
+
+// check asks what an ask would get, and takes nothing.
+func (b *book) check(ctx context.Context, a *ask) (got, error) {
+	now := time.Now()
+	b.mu.Lock()
+	if b.down != nil && now.Before(b.retryAt) && b.l.o.OnOutage == Fail {
+		err := b.down
+		b.mu.Unlock()
+		return got{}, err
+	}
+	// What has happened here must be known there first.
+	for b.flying || !b.flushAt.IsZero() && b.down == nil {
+		if !b.flying {
+			b.fly(now, "tell")
+		}
+		landed := b.landed
+		b.mu.Unlock()
+		select {
+		case <-landed:
+		case <-ctx.Done():
+			return got{}, context.Cause(ctx)
+		}
+		b.mu.Lock()
+	}
+	hand := int64(0)
+	if b.limits == a.limits {
+		hand = b.inHand()
+	}
+	q := &question{Do: "check", Birth: b.birth, Need: 1, Imm: 1, Latency: micros(a.latency)}
+	m := a.limits
+	q.Limits, q.MinInterval, q.MinPause, q.MaxInFlight = m.list, m.iv, m.mp, m.mc
+	q.Requests, q.Bytes, q.Concurrent = m.cost.Requests, m.cost.Bytes, m.cost.Concurrent
+	b.mu.Unlock()
+	r, err := b.l.run(ctx, b.name.origin, b.name.partition, q, nil)
+	if err != nil {
+		return got{}, err
+	}
+	g := got{ok: r.status == granted, wait: r.wait, cause: causeOf(r.cause), policy: r.policy, left: r.left, clients: r.clients}
+	if hand > 0 {
+		g.ok, g.wait = true, 0
+		if g.left >= 0 {
+			g.left += hand * max(m.cost.Requests, 1)
+		}
+	}
+	if g.ok {
+		g.cause, g.policy = heed.CauseNone, ""
+	}
+	return g, nil
+}
+
+func decodeKey(s string) (string, error) {
+	b, err := base64.RawStdEncoding.DecodeString(s)
+	return string(b), err
+}

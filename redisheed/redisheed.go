@@ -1,0 +1,385 @@
+package redisheed
+
+import (
+	"cmp"
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/heedhttp/heed"
+	"github.com/redis/go-redis/v9"
+)
+
+// A Ledger keeps the books of any number of processes in one Redis. It goes
+// into [heed.Config.Ledger]; [Ledger.Limit] uses it without HTTP. All methods
+// may be called from any goroutine.
+type Ledger struct {
+	c  redis.UniversalClient
+	o  Options
+	id string // of this process, in Redis
+
+	mu        sync.Mutex
+	seed      []byte
+	books     map[bookName]*book
+	origins   map[string]*slots
+	listeners map[int]func(heed.News)
+	listened  int           // listeners ever
+	stop      func()        // ends the subscription; nil: it has not begun
+	stopped   chan struct{} // closed once it has ended
+	closed    bool
+	sweepDue  time.Time
+}
+
+var _ heed.Ledger = (*Ledger)(nil)
+
+// Options configure a [Ledger]. The zero value of each field is its default.
+type Options struct {
+	// Prefix keeps applications that use one Redis apart: only processes of
+	// the same prefix share quotas. "": "heed".
+	Prefix string
+
+	// Seed is what credentials are hashed with before they become part of a
+	// key; all processes need the same. nil: 32 random bytes kept in Redis,
+	// under Prefix:seed. Where Redis does not keep its data over a restart,
+	// set one.
+	Seed []byte
+
+	// Logger is told what concerns the connection to Redis and no origin.
+	// nil: slog.Default().
+	Logger *slog.Logger
+
+	// OnOutage says what becomes of requests while Redis cannot be reached.
+	OnOutage Outage
+
+	// Timeout is how long Redis may take for one answer before it counts as
+	// lost. 0: 1 s.
+	Timeout time.Duration
+
+	// Lease is how long units that a busy process took in advance may stay in
+	// its hand; it is never more than a fortieth of the window. 0: 100 ms;
+	// negative: nothing is taken in advance, and every request asks Redis.
+	Lease time.Duration
+
+	// LeaseMax is the most requests that units are taken in advance for at
+	// once. 0: as many as the process has lately sent in the time of a Lease.
+	LeaseMax int
+
+	// SlotLease is how long requests in flight count although their process
+	// has not been heard of: until then the slots of one that died stay
+	// taken. 0: 5 s.
+	SlotLease time.Duration
+
+	// Processes is how many processes are taken to share a quota where Redis
+	// has not said yet. 0: 1.
+	Processes int
+}
+
+// An Outage is what to do while Redis cannot be reached.
+type Outage int
+
+const (
+	// Fail refuses requests with the error of the connection, wrapped, and at
+	// once where it is known already that Redis is lost.
+	Fail Outage = iota
+
+	// GoAlone has this process keep to its share of each quota: the quota
+	// divided by the number of processes that Redis knew of last. It obeys
+	// the announcements and pauses that it sees itself, and goes back to the
+	// shared books by itself once Redis can be reached.
+	GoAlone
+)
+
+const (
+	defaultTimeout   = time.Second
+	defaultLease     = 100 * time.Millisecond
+	defaultSlotLease = 5 * time.Second
+	defaultPrefix    = "heed"
+
+	tryAgainAfter  = 100 * time.Millisecond // Redis was found lost: until then it is not asked; doubling …
+	tryAgainAtMost = 400 * time.Millisecond // … up to this
+	grace          = 500 * time.Millisecond // for all to tell an emptied Redis what they used
+)
+
+// ErrClosed is the error of a Ledger that was closed.
+var ErrClosed = errors.New("redisheed: ledger closed")
+
+// New returns a Ledger that keeps its books in c: a single Redis or Valkey
+// (7 or newer), one behind Sentinel, or a Cluster. c stays the caller's to
+// close, after the Ledger. New itself does not talk to Redis.
+func New(c redis.UniversalClient, o Options) *Ledger {
+	o.Prefix = cmp.Or(o.Prefix, defaultPrefix)
+	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
+	o.Lease = max(cmp.Or(o.Lease, defaultLease), 0)
+	o.SlotLease = cmp.Or(o.SlotLease, defaultSlotLease)
+	o.Processes = max(o.Processes, 1)
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	var id [6]byte
+	rand.Read(id[:])
+	return &Ledger{
+		c: c, o: o, id: hex.EncodeToString(id[:]), seed: o.Seed,
+		books: make(map[bookName]*book), origins: make(map[string]*slots), listeners: make(map[int]func(heed.News)),
+	}
+}
+
+// Close gives back all that the Ledger holds for requests to come, and ends
+// its subscription. Its error is that of Redis. Requests that are waiting get
+// [ErrClosed].
+func (l *Ledger) Close() error {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return nil
+	}
+	l.closed = true
+	stop, stopped := l.stop, l.stopped
+	l.mu.Unlock()
+	err := l.giveBack()
+	for _, b := range l.all() {
+		b.close()
+	}
+	if stop != nil {
+		stop()
+		<-stopped
+	}
+	return err
+}
+
+// giveBack returns every lease and tells what has not been told.
+func (l *Ledger) giveBack() error {
+	var errs []error
+	for _, b := range l.all() {
+		if err := b.flush(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (l *Ledger) all() []*book {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := make([]*book, 0, len(l.books))
+	for _, b := range l.books {
+		all = append(all, b)
+	}
+	return all
+}
+
+// Attach implements [heed.Ledger].
+func (l *Ledger) Attach(news func(heed.News)) (detach func() error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.listen()
+	l.listened++
+	id := l.listened
+	l.listeners[id] = news
+	return func() error {
+		l.mu.Lock()
+		delete(l.listeners, id)
+		l.mu.Unlock()
+		return l.giveBack()
+	}
+}
+
+// Partition implements [heed.Ledger]: the name is an HMAC-SHA256 of the
+// credential under the seed, cut to 128 bits.
+func (l *Ledger) Partition(ctx context.Context, credential string) (string, error) {
+	if credential == "" {
+		return "-", nil
+	}
+	l.mu.Lock()
+	seed := l.seed
+	l.mu.Unlock()
+	if seed == nil {
+		var err error
+		if seed, err = l.fetchSeed(ctx); err != nil && l.o.OnOutage == Fail {
+			return "", err
+		} else if err != nil {
+			return "", fmt.Errorf("redisheed: no seed yet: %w", err)
+		}
+	}
+	mac := hmac.New(sha256.New, seed)
+	mac.Write([]byte(credential))
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:16]), nil
+}
+
+// fetchSeed takes the seed that is kept in Redis, and puts one there where
+// there is none.
+func (l *Ledger) fetchSeed(ctx context.Context) ([]byte, error) {
+	fresh := make([]byte, 32)
+	rand.Read(fresh)
+	key := l.o.Prefix + ":seed"
+	v, err := call(ctx, l.o.Timeout, func(ctx context.Context) (string, error) {
+		if err := l.c.SetNX(ctx, key, hex.EncodeToString(fresh), 0).Err(); err != nil {
+			return "", err
+		}
+		return l.c.Get(ctx, key).Result()
+	}, nil)
+	if err != nil {
+		return nil, err
+	}
+	seed, err := hex.DecodeString(v)
+	if err != nil {
+		return nil, fmt.Errorf("redisheed: %s is not a seed: %w", key, err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.seed == nil {
+		l.seed = seed
+	}
+	return l.seed, nil
+}
+
+// keepSeed puts the seed this process knows back into a Redis that lost it.
+func (l *Ledger) keepSeed() {
+	l.mu.Lock()
+	seed := l.seed
+	l.mu.Unlock()
+	if l.o.Seed == nil && seed != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), l.o.Timeout)
+		defer cancel()
+		l.c.SetNX(ctx, l.o.Prefix+":seed", hex.EncodeToString(seed), 0)
+	}
+}
+
+// Take implements [heed.Ledger].
+func (l *Ledger) Take(ctx context.Context, q *heed.Question) (heed.Answer, error) {
+	b, err := l.book(q.Origin, q.Partition)
+	if err != nil {
+		return heed.Answer{}, err
+	}
+	got, err := b.take(ctx, &ask{limits: b.limitsOf(q), need: 1 + int64(q.Ahead), queue: !q.NoWait, latency: q.Latency, maxWait: q.MaxWait})
+	if err != nil {
+		return heed.Answer{}, err
+	}
+	return got.answer(), nil
+}
+
+// Check implements [heed.Ledger].
+func (l *Ledger) Check(ctx context.Context, q *heed.Question) (heed.Answer, error) {
+	b, err := l.book(q.Origin, q.Partition)
+	if err != nil {
+		return heed.Answer{}, err
+	}
+	got, err := b.check(ctx, &ask{limits: b.limitsOf(q), need: 1, latency: q.Latency, maxWait: q.MaxWait})
+	if err != nil {
+		return heed.Answer{}, err
+	}
+	return got.answer(), nil
+}
+
+// Pause implements [heed.Ledger].
+func (l *Ledger) Pause(ctx context.Context, origin string, d time.Duration) error {
+	_, err := l.run(ctx, origin, "-", &question{Do: "pause", D: max(micros(d), -1)}, nil)
+	if err == nil {
+		l.forgetAnswers(origin)
+	}
+	return err
+}
+
+// Reset implements [heed.Ledger].
+func (l *Ledger) Reset(ctx context.Context, origin string) error {
+	r, err := l.run(ctx, origin, "-", &question{Do: "reset"}, nil)
+	if err != nil {
+		return err
+	}
+	for _, b := range l.of(origin) {
+		b.wasReset(r.resets)
+	}
+	return nil
+}
+
+// forgetAnswers has all books of an origin ask anew.
+func (l *Ledger) forgetAnswers(origin string) {
+	for _, b := range l.of(origin) {
+		b.askAnew()
+	}
+}
+
+// of returns the books of one origin.
+func (l *Ledger) of(origin string) []*book {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var found []*book
+	for name, b := range l.books {
+		if name.origin == origin {
+			found = append(found, b)
+		}
+	}
+	return found
+}
+
+// idleBook is how long a book nobody asks is kept.
+const idleBook = 10 * time.Minute
+
+// book returns the book of a partition, made where there is none.
+func (l *Ledger) book(origin, partition string) (*book, error) {
+	name := bookName{origin, partition}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil, ErrClosed
+	}
+	b := l.books[name]
+	if b == nil {
+		l.sweep(time.Now())
+		s := l.origins[origin]
+		if s == nil {
+			s = &slots{}
+			l.origins[origin] = s
+		}
+		s.books++
+		b = newBook(l, name, s)
+		l.books[name] = b
+	}
+	b.used.Store(time.Now().UnixNano())
+	l.listen()
+	return b, nil
+}
+
+// sweep drops books that have been idle for long. l.mu is held.
+func (l *Ledger) sweep(now time.Time) {
+	if now.Before(l.sweepDue) {
+		return
+	}
+	l.sweepDue = now.Add(idleBook / 10)
+	for name, b := range l.books {
+		if now.UnixNano()-b.used.Load() > int64(idleBook) && b.retire() {
+			delete(l.books, name)
+			if s := l.origins[name.origin]; s != nil {
+				if s.books--; s.books == 0 {
+					delete(l.origins, name.origin)
+				}
+			}
+		}
+	}
+}
+
+// keys returns the keys of a partition; both have the same hash tag.
+func (l *Ledger) keys(origin, partition string) []string {
+	tag := "{" + escape(l.o.Prefix) + ":" + escape(origin) + "}"
+	return []string{tag, tag + ":" + partition}
+}
+
+// escape keeps braces out of a hash tag.
+var braces = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D")
+
+func escape(s string) string { return braces.Replace(s) }
+
+func micros(d time.Duration) int64 {
+	if d > 0 {
+		return int64((d + time.Microsecond - 1) / time.Microsecond) // never early
+	}
+	return int64(d / time.Microsecond)
+}
