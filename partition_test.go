@@ -129,6 +129,9 @@ func TestManyPartitions(t *testing.T) {
 				pm.Release()
 			}
 		}
+		if d := r.Check(request(example)); d.Remaining != 1 {
+			t.Errorf("%d left for the first", d.Remaining)
+		}
 		time.Sleep(2 * time.Hour)
 		acquire(t, r, request(example, "X-Api-Key", "99")).Release()
 		if s := r.Snapshot()[0]; len(s.Partitions) != 2 || s.Partitions[1].Partition != 101 || s.Partitions[1].Policies[0].Used != 1 {
