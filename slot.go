@@ -72,7 +72,7 @@ func (s *slot) resize(p Policy) {
 		return
 	}
 	perSecond := rate.Limit(float64(p.Quota) / p.Window.Seconds())
-	s.bucket = rate.NewLimiter(perSecond, int(min(p.Burst, math.MaxInt32)))
+	s.bucket = rate.NewLimiter(perSecond, int(min(p.Burst, math.MaxInt)))
 }
 
 // enforced reports whether the slot bounds anything: units nobody can count

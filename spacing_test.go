@@ -197,3 +197,22 @@ func TestNobodyWaitsLongerThanTheLimits(t *testing.T) {
 		}
 	})
 }
+
+// Bytes come in large numbers.
+func TestLargeBucket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const burst = 1 << 40
+		r := newRegistry(t, heed.Config{Default: heed.Limits{Policies: []heed.Policy{{Quota: burst, Window: time.Second, Burst: burst, Unit: heed.UnitContentBytes}}}})
+		for i := range 3 {
+			began := time.Now()
+			pm, err := r.Acquire(heed.WithCost(t.Context(), heed.UnitContentBytes, burst), request(example))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := time.Since(began).Round(time.Millisecond); got != time.Duration(min(i, 1))*time.Second {
+				t.Errorf("request %d waited %v", i, got)
+			}
+			done(pm)
+		}
+	})
+}
