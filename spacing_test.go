@@ -216,3 +216,19 @@ func TestLargeBucket(t *testing.T) {
 		}
 	})
 }
+func TestChangedBucketIsNotFilledAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := func(quota int64) heed.Limits {
+			return heed.Limits{Policies: []heed.Policy{{Name: "b", Quota: quota, Window: time.Minute, Burst: 5}}}
+		}
+		r := newRegistry(t, heed.Config{Default: l(5)})
+		meet(t, r, example)
+		for r.Check(request(example)).Allowed {
+			done(acquire(t, r, request(example)))
+		}
+		r.SetLimits("*", l(6))
+		if d := r.Check(request(example)); d.Remaining != 0 {
+			t.Errorf("%d left of a bucket that was empty", d.Remaining)
+		}
+	})
+}
