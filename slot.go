@@ -72,7 +72,7 @@ func (s *slot) resize(p Policy) {
 		return
 	}
 	perSecond := rate.Limit(float64(p.Quota) / p.Window.Seconds())
-	s.bucket = rate.NewLimiter(perSecond, int(min(p.Burst, math.MaxInt32)))
+	s.bucket = rate.NewLimiter(perSecond, int(min(p.Burst, math.MaxInt)))
 }
 
 // infer takes a window to be as long as the longest wait for its end. That is
@@ -263,9 +263,15 @@ func (s *slot) rest(now time.Time) time.Time {
 }
 
 // faded reports whether an announced policy has not been announced for so
-// long that it no longer holds: its window has passed. One that is announced
-// by refusals alone holds on, for it is kept to.
+// long that it no longer holds: its window has passed, or some time where none
+// was stated. One that is announced by refusals alone holds on, for it is kept
+// to.
 func (s *slot) faded(now time.Time) bool {
-	return s.source == SourceAnnounced && !s.onRefusals && s.inFlight == 0 && now.Sub(s.lastSaid) > s.terms.Window &&
-		!now.Before(s.ledger.until())
+	window := s.terms.Window
+	orDefault(&window, windowless)
+	return s.source == SourceAnnounced && !s.onRefusals && now.Sub(s.lastSaid) > window && !now.Before(s.ledger.until())
 }
+
+// windowless is how long a policy without a window holds that is no longer
+// announced.
+const windowless = time.Minute
