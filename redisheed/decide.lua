@@ -614,11 +614,14 @@ if judged then
         if room < cost and l.used == 0 then room = cost end -- others hold it all: see what the origin says
         if l.u == 'r' then left(room) end
         -- While more want to go, the last unit stays: its answer would say that
-        -- nothing is left, and until when in whole seconds.
-        local pressed = q.need > 1
-        for _, c in ipairs(clients) do pressed = pressed or c ~= me and c.want > 0 end
+        -- nothing is left, and until when in whole seconds, for which all would
+        -- have to stop. One unit a window is the lesser loss where windows are short.
         local spare = 0
-        if a.resolution > 0 and pressed and l.q >= 50 and l.q * a.resolution >= l.w then spare = 1 end
+        if a.resolution > 0 and l.q * a.resolution >= 10 * l.w then
+          local pressed = q.need > 1 or between(l, now - a.resolution, now + l.w) >= max(5, l.q / 20)
+          for _, c in ipairs(clients) do pressed = pressed or c ~= me and c.want > 0 end
+          if pressed then spare = 1 end
+        end
         gate(room - spare, cost, function(n) return back(l, n - room + spare) or now + min(l.w, 1000000) end, name)
       elseif a.stated == 1 or l.q > 0 then
         local room = a.stated == 1 and a.left or l.q - a.in_epoch
