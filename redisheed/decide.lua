@@ -82,7 +82,7 @@ local expires = now
 -- "window quota unit index [*n] step [*n] …", steps from one index to the next.
 
 local function grain(w, quota)
-  if quota <= 100 then return 1 end
+  if quota > 0 and quota <= 100 then return 1 end
   return ceil(w / 100)
 end
 
@@ -218,7 +218,7 @@ local columns = {'window', 'foreign', 'closed', 'opens', 'resolution', 'epoch', 
 
 for field, value in pairs(p) do
   local kind = string.sub(field, 1, 2)
-  if kind == 'w:' then
+  if kind == 'w:' or field == 'u' then
     logs[field] = read(value)
   elseif kind == 'a:' then
     local head, tail = string.match(value, '^([^|]*)|(.*)$')
@@ -251,9 +251,11 @@ end
 -- whatever the origin says it is; what others use of it is left to them. Of
 -- any other, what the origin said is left is counted down until its reset.
 local function slides(a) return a.log.q > 0 and a.window > 0 and a.log.u ~= 'c' end
--- Where no window is known, uses are remembered for a minute, to tell what
--- an answer can have counted.
-local memory = 60000000
+-- Where no window is known, uses are remembered for a while, to tell what an
+-- answer can have counted; so they are as long as no policy is announced,
+-- for the first one to begin with.
+local memory = 10000000
+local unknown = #order == 0 and 'u' or nil
 
 local function announce(id, unit, quota, w)
   local field = 'a:' .. id
@@ -262,6 +264,7 @@ local function announce(id, unit, quota, w)
     if #order >= 64 then return nil end
     a = {field = field, log = {i = {}, n = {}, k = 0, used = 0, w = memory, q = 0, u = unit, g = grain(memory, 0)}}
     for _, c in ipairs(columns) do a[c] = 0 end
+    a.fresh = true
     announced[field], logs[field] = a, a.log
     order[#order + 1] = field
   end
@@ -269,6 +272,13 @@ local function announce(id, unit, quota, w)
   if w < 0 then w = a.window end
   a.log.u = unit
   fit(a.log, w > 0 and w or memory, quota)
+  if a.fresh then
+    a.fresh = nil
+    local before = unknown and logs[unknown]
+    if before and unit == 'r' then
+      for j = 1, before.k do add(a.log, before.i[j] * before.g, before.n[j]) end
+    end
+  end
   a.window, a.dirty = w, true
   return a
 end
@@ -307,7 +317,7 @@ local function hear(a, s)
   local margin = max(2 * s.flight, 1000)
   if sliding then
     if s.refused == 0 then
-      local most = s.used + a.sent - s.sent -- of our units, what r can have counted …
+      local most = s.sent < 0 and l.used or s.used + a.sent - s.sent -- of our units, what r can have counted …
       local least = between(l, at + s.flight - l.w, start - margin) + s.n -- … and what it has, if the window slides
       a.foreign = max(l.q - most - r, min(a.foreign - floor(a.foreign / 8) - 1, l.q - least - r), 0)
     end
@@ -346,10 +356,11 @@ end
 
 -- Clients, in the order in which they wait: id, when last seen, units wanted
 -- (0: it does not wait), units the first of them needs, until when its turn
--- is kept for it, and the number of the last batch of its news taken in.
+-- is kept for it, the number of the last batch of its news taken in, and how
+-- many units it was granted of late, as of an instant.
 local clients, me = {}, nil
-for id, seen, want, first, till, batch in string.gmatch(p.k or '', '(%S+) (%d+) (%d+) (%d+) (%d+) (%d+);') do
-  local c = {id = id, seen = tonumber(seen), want = tonumber(want), first = tonumber(first), till = tonumber(till), batch = tonumber(batch)}
+for id, seen, want, first, till, batch, got, at in string.gmatch(p.k or '', '(%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+);') do
+  local c = {id = id, seen = tonumber(seen), want = tonumber(want), first = tonumber(first), till = tonumber(till), batch = tonumber(batch), got = tonumber(got), at = tonumber(at)}
   if c.till <= now then c.want = 0 end
   if id == q.c then
     me = c
@@ -360,7 +371,7 @@ for id, seen, want, first, till, batch in string.gmatch(p.k or '', '(%S+) (%d+) 
 end
 local remember = me == nil or now - me.seen > 1000000
 if not me then
-  me = {id = q.c, want = 0, first = 0, till = 0, batch = 0}
+  me = {id = q.c, want = 0, first = 0, till = 0, batch = 0, got = 0, at = now}
   clients[#clients + 1] = me
 end
 if remember then me.seen = now end
@@ -603,11 +614,14 @@ if judged then
         if room < cost and l.used == 0 then room = cost end -- others hold it all: see what the origin says
         if l.u == 'r' then left(room) end
         -- While more want to go, the last unit stays: its answer would say that
-        -- nothing is left, and until when in whole seconds.
-        local pressed = q.need > 1
-        for _, c in ipairs(clients) do pressed = pressed or c ~= me and c.want > 0 end
+        -- nothing is left, and until when in whole seconds, for which all would
+        -- have to stop. One unit a window is the lesser loss where windows are short.
         local spare = 0
-        if a.resolution > 0 and pressed and l.q >= 50 and l.q * a.resolution >= l.w then spare = 1 end
+        if a.resolution > 0 and l.q * a.resolution >= 10 * l.w then
+          local pressed = q.need > 1 or between(l, now - a.resolution, now + l.w) >= max(5, l.q / 20)
+          for _, c in ipairs(clients) do pressed = pressed or c ~= me and c.want > 0 end
+          if pressed then spare = 1 end
+        end
         gate(room - spare, cost, function(n) return back(l, n - room + spare) or now + min(l.w, 1000000) end, name)
       elseif a.stated == 1 or l.q > 0 then
         local room = a.stated == 1 and a.left or l.q - a.in_epoch
@@ -619,33 +633,53 @@ if judged then
     end
   end
 
-  -- Whoever waits longest goes first. Of what fits, each that waits has an
-  -- equal share, and more where others want less.
-  local ahead, total, others = 0, 0, 1
-  for _, c in ipairs(clients) do
-    if c ~= me and c.want > 0 then others = others + 1 end
-  end
-  waiting = others - 1
+  -- Of what fits, those who wait and who asks now get shares such that what
+  -- each was granted of late comes out even; who wants less leaves more to
+  -- the others. level is what it comes out at, mine what is left to this one.
   local unit = max(q.req, 1)
-  local fair = ceil(fits / others) * unit
-  local before = true
-  for _, c in ipairs(clients) do
-    if c == me then
-      before = me.want == 0 -- new here: behind all
-    elseif c.want > 0 then
-      local share = max(c.first, min(c.want, fair))
-      if before then ahead = ahead + share end
-      total = total + share
-    end
+  local tau
+  for _, l in pairs(logs) do
+    if l.w > 0 and l.q > 0 and (not tau or l.w < tau) then tau = l.w end
   end
-  if me.want == 0 then ahead = total end
-  local avail = floor((fits * unit - ahead) / unit)
-  if q.req == 0 then avail, ahead, total = fits, 0, 0 end
+  local rivals = {} -- the others that wait
+  for _, c in ipairs(clients) do
+    c.recent = c.got * math.exp((c.at - now) / (tau or 1000000))
+    if c ~= me and c.want > 0 then rivals[#rivals + 1] = c end
+  end
+  waiting = #rivals
+  local mine = fits * unit -- units
+  local ahead = 0          -- units that others get before this one gets any
+  if waiting > 0 and q.req > 0 then
+    local want = q.need * unit
+    local function shares(level) -- what all get if it comes out at level, and the others alone
+      local others = 0
+      for _, c in ipairs(rivals) do
+        local n = min(c.want, max(level - c.recent, 0))
+        if n > 0 then n = max(n, c.first) end
+        others = others + n
+      end
+      return others + min(want, max(level - me.recent, 0)), others
+    end
+    local low, high = 0, me.recent + want
+    for _, c in ipairs(rivals) do high = max(high, c.recent + c.want) end
+    if shares(high) > mine then
+      for _ = 1, 40 do
+        local mid = (low + high) / 2
+        if shares(mid) > mine then high = mid else low = mid end
+      end
+      high = low
+    end
+    local _, others = shares(high)
+    mine = mine - floor(others + 0.001)
+    _, ahead = shares(me.recent + 0.001)
+    ahead = ceil(ahead - 0.002)
+  end
+  local avail = floor(mine / unit)
+  if q.req == 0 then avail = fits end
 
   if avail >= 1 then
     status = 1
-    local most = max(fair / unit, floor((fits * unit - total) / unit))
-    n0 = min(q.need, max(1, min(avail, floor(most))))
+    n0 = min(q.need, avail)
     if waiting == 0 and q.extra > 0 then
       local alive = 0
       for _, c in ipairs(clients) do
@@ -656,15 +690,13 @@ if judged then
   end
 
   if status == 0 then
-    local n = floor(ahead / unit) + 1
+    local n = ceil(ahead / unit) + 1
     for _, g in ipairs(gates) do
       local when = g.when(n * g.cost)
       if when > at then at, cause, policy = when, 'policy', g.name end
     end
     if fits > 0 then -- others come first; if they do not come, their turn passes
-      for _, c in ipairs(clients) do
-        if c ~= me and c.want > 0 then at = min(at, max(c.till, now)) end
-      end
+      for _, c in ipairs(rivals) do at = min(at, max(c.till, now)) end
       if cause == '' then cause = 'queue' end
     end
     wait = max(at - now, 1000)
@@ -690,6 +722,9 @@ if judged then
       x1 = x0 + q.hold         -- … and those that are kept in hand
       m0 = min(n0, q.imm)
       m1 = n0 + n1 - m0
+      if unknown and #order == 0 and not logs[unknown] then
+        logs[unknown] = {i = {}, n = {}, k = 0, used = 0, w = memory, q = 0, u = 'r', g = grain(memory, 0)}
+      end
       for field, l in pairs(logs) do
         local cost = l.u == 'b' and q.bytes or l.u == 'r' and q.req or 0
         if l.q > 0 then cost = min(cost, l.q) end
@@ -711,6 +746,9 @@ if judged then
       if here.fresh then here.mine.held = here.mine.held + asked end
       if there.fresh then there.mine.held = there.mine.held + 1 end
       if least >= 0 then least = max(least - (n0 + n1) * q.req, 0) end
+      if #clients > 1 then
+        me.got, me.at, remember = me.recent + (n0 + n1) * unit, now, true
+      end
       if n0 < q.need then -- it waits again, behind the others
         enqueue((q.need - n0) * unit, now + grace, true)
       elseif me.want > 0 then
@@ -742,7 +780,7 @@ if q['do'] ~= 'check' then
           set[#set + 1] = table.concat(head, ' ') .. '|' .. write(l)
         end
       end
-    elseif l.k == 0 then
+    elseif l.k == 0 or field == 'u' and #order > 0 then
       if p[field] then del[#del + 1] = field end
     elseif l.dirty then
       set[#set + 1] = field
@@ -761,7 +799,7 @@ if q['do'] ~= 'check' then
   if remember then
     local s = {}
     for i, c in ipairs(clients) do
-      s[i] = c.id .. ' ' .. int(c.seen) .. ' ' .. int(c.want) .. ' ' .. int(c.first) .. ' ' .. int(c.till) .. ' ' .. int(c.batch) .. ';'
+      s[i] = c.id .. ' ' .. int(c.seen) .. ' ' .. int(c.want) .. ' ' .. int(c.first) .. ' ' .. int(c.till) .. ' ' .. int(c.batch) .. ' ' .. int(c.got) .. ' ' .. int(c.at) .. ';'
     end
     setp('k', table.concat(s))
   end

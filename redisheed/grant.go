@@ -196,7 +196,10 @@ func (b *book) hearAnnouncement(now time.Time, g *grant, h *heed.Heard) {
 		case s.remaining == 0 || s.refused == 1:
 			b.emptyHand(now)
 			b.flushBy(now)
-		case known == nil || s.quota >= 0 && known.quota != s.quota:
+		case known == nil:
+			b.emptyHand(now) // what is in it was not taken of this policy
+			b.flushBy(now.Add(5 * time.Millisecond))
+		case s.quota >= 0 && known.quota != s.quota:
 			b.flushBy(now.Add(5 * time.Millisecond))
 		default:
 			w := time.Second
@@ -234,7 +237,7 @@ func statements(g *grant, h *heed.Heard) []named {
 				return &list[i]
 			}
 		}
-		s := named{id, statement{unit: 'r', quota: -1, window: -1, remaining: -1, reset: -1, at: h.At, start: h.Start, n: g.cost.Requests, most: g.most}}
+		s := named{id, statement{unit: 'r', quota: -1, window: -1, remaining: -1, reset: -1, at: h.At, start: h.Start, n: g.cost.Requests, sent: -1, most: g.most}}
 		if a.Refused {
 			s.refused = 1
 		}
