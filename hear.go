@@ -69,7 +69,7 @@ func (p *partition) accepted(now time.Time, pm *Permit, told bool) {
 	if pm.start.After(o.backoff.began) {
 		o.backoff.over()
 	}
-	if p.pause.doubtful && (pm.path != p.pause.path || pm.start.After(p.pause.began)) {
+	if p.pause.doubtful && (pm.doubted || pm.path != p.pause.path || pm.start.After(p.pause.began)) {
 		p.pause.end() // not an outage: something here succeeds
 		p.emit(Event{Kind: EventResumed, Time: now})
 	}
