@@ -30,9 +30,10 @@ type ledger struct {
 	opens    time.Time     // … and taken to be at this instant; zero: not said
 	closed   time.Time     // nothing may start before: an answer named this instant with nothing left
 	last     time.Time     // when the reset before this epoch was taken to be
-	inferred bool          // the window is, from resets
+	inferred time.Duration // by how much the window may be too long, where it is one inferred from resets
 	grain    time.Duration // what resets are rounded to
 	down     bool          // the origin was caught rounding resets down
+	zeros    int           // resets of 0 in a row
 	blind    int           // statements in a row with nothing left and no reset
 	quickest time.Duration // of recent answers
 
@@ -280,6 +281,13 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 		}
 		return false
 	}
+	if s.reset == 0 && s.resolution > 0 {
+		if l.zeros++; s.remaining > 0 || l.zeros >= convinced {
+			s.reset = -1 // a constant, or cut off: it tells nothing
+		}
+	} else if s.reset > 0 {
+		l.zeros = 0
+	}
 	if s.reset >= 0 {
 		l.grain = s.resolution
 		l.hearReset(now, start, s)
@@ -348,9 +356,7 @@ func (l *ledger) learnShape(now, start time.Time, c *charge, p *Policy, r int64,
 	// If the window slides, what was answered before c went, and less than a
 	// window ago for certain, is counted in what c's answer says …
 	window := p.Window
-	if l.inferred { // from a reset, which was rounded
-		window -= 2 * l.grain
-	}
+	window -= l.inferred
 	counted := l.own.between(now.Add(-window), start)
 	if r > p.Quota-counted-c.n {
 		l.shape, l.fits, l.foreign = shapeReset, 0, 0

@@ -65,7 +65,7 @@ func (s *slot) resize(p Policy) {
 	if p.Window == 0 && s.source == SourceAnnounced {
 		s.terms.Window = known
 	} else {
-		s.ledger.inferred = false
+		s.ledger.inferred = 0
 	}
 	if s.source != SourceConfigured || p.Burst <= 0 || p.Window <= 0 {
 		s.bucket = nil
@@ -73,6 +73,22 @@ func (s *slot) resize(p Policy) {
 	}
 	perSecond := rate.Limit(float64(p.Quota) / p.Window.Seconds())
 	s.bucket = rate.NewLimiter(perSecond, int(min(p.Burst, math.MaxInt)))
+}
+
+// infer takes a window to be as long as the longest wait for its end. That is
+// known to a grain: the most it can be counts, in whole seconds where that
+// fits, for windows mostly are, and one too long does no harm.
+func (s *slot) infer(reset, grain time.Duration) {
+	l := &s.ledger
+	least := reset - max(grain, 1)
+	if s.terms.Window > 0 && least <= s.terms.Window-l.inferred {
+		return
+	}
+	window := reset
+	if whole := reset.Truncate(time.Second); whole > least {
+		window = whole
+	}
+	s.terms.Window, l.inferred = window, window-least
 }
 
 // enforced reports whether the slot bounds anything: units nobody can count

@@ -50,6 +50,9 @@ func (s *slot) span(now time.Time) time.Duration {
 	if w == 0 {
 		w = s.ledger.until().Sub(now)
 	}
+	if w <= 0 {
+		return time.Second // not known yet
+	}
 	return max(w/10, time.Millisecond)
 }
 

@@ -133,7 +133,7 @@ func (p *partition) wakeAfter(v *verdict) {
 // asks for another path.
 func (p *partition) next(now time.Time) *waiter {
 	head := p.queue.head()
-	if head == nil || !p.pause.doubtful || p.pause.tried || !p.pause.holds(now) {
+	if head == nil || !p.pause.doubtful || p.pause.tried || p.learner.testing || !p.pause.holds(now) {
 		return head
 	}
 	found := head
