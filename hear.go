@@ -139,7 +139,7 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 	s.settle(now, pm.start, c)
 	room := s.ledger.room(now, &s.terms)
 	capped := s.ledger.hear(now, pm.start, c, &s.terms, statement{
-		remaining: lim.Remaining, reset: lim.Reset, resolution: lim.Resolution, refused: refused,
+		remaining: lim.Remaining, reset: lim.Reset, resolution: lim.Resolution, clock: lim.Clock, refused: refused,
 	}, p.origin.limits.MaxRetryAfter)
 	if after := s.ledger.room(now, &s.terms); after < room || now.Before(s.ledger.closed) {
 		p.news = true

@@ -87,6 +87,7 @@ type statement struct {
 	remaining  int64         // negative: not said
 	reset      time.Duration // negative: not said
 	resolution time.Duration
+	clock      bool // the reset was named as an instant
 	refused    bool
 }
 
@@ -231,7 +232,11 @@ func (l *ledger) lastUnit(now time.Time, p *Policy) time.Time {
 	if l.grain <= 0 || reset.Sub(now) <= 0 || p.Window > 0 && p.Quota*int64(l.grain) < int64(p.Window) {
 		return now
 	}
-	if ahead < l.grain {
+	late := l.grain - ahead%l.grain // since the latest such instant
+	switch {
+	case late <= l.grain/20 && ahead+late >= l.grain: // timers are never quite on time
+		return now
+	case ahead < l.grain:
 		return reset
 	}
 	return now.Add(ahead % l.grain)
@@ -290,6 +295,9 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	}
 	if s.reset >= 0 {
 		l.grain = s.resolution
+		if s.clock { // the instant is rounded, whenever it is named
+			l.grain = 0
+		}
 		l.hearReset(now, start, s)
 	}
 	if s.refused && l.turnedTooSoon(now, c, p, s) {
