@@ -108,6 +108,7 @@ func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement) (to
 		}
 		s.lastSaid, s.onRefusals = now, a.Refused && (made || s.onRefusals)
 		told = told || lim.Remaining >= 0
+		s.mostSaid = max(s.mostSaid, lim.Remaining)
 		p.hearLimit(now, pm, s, lim, a.Refused, a.Date)
 	}
 	return told

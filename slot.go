@@ -46,7 +46,8 @@ type slot struct {
 
 	inFlight   int64     // units of requests whose bodies are not over yet
 	lastSaid   time.Time // announced: when last …
-	onRefusals bool      // … and only ever by refusals
+	onRefusals bool      // … and only ever by refusals …
+	mostSaid   int64     // … and the most that was said to be left
 	estimate   int64     // content-bytes: what a request is taken to cost
 	resetSaid  time.Time // as announced, for show
 	capped     bool      // the latest reset was too far off to wait for, and that was told
@@ -61,6 +62,9 @@ func newSlot(p Policy, s Source) *slot {
 // resize changes a slot's quota and window while its books go on.
 func (s *slot) resize(p Policy) {
 	known := s.terms.Window
+	if s.terms.Quota > 0 && s.terms.Quota != p.Quota {
+		s.ledger.anew()
+	}
 	s.policy, s.terms = p, p
 	if p.Window == 0 && s.source == SourceAnnounced {
 		s.terms.Window = known
@@ -264,12 +268,13 @@ func (s *slot) rest(now time.Time) time.Time {
 
 // faded reports whether an announced policy has not been announced for so
 // long that it no longer holds: its window has passed, or some time where none
-// was stated. One that is announced by refusals alone holds on, for it is kept
-// to.
+// was stated, and no more is left than when it was. One that is announced by
+// refusals alone, or only where little is left, holds on, for it is kept to.
 func (s *slot) faded(now time.Time) bool {
 	window := s.terms.Window
 	orDefault(&window, windowless)
-	return s.source == SourceAnnounced && !s.onRefusals && now.Sub(s.lastSaid) > window && !now.Before(s.ledger.until())
+	return s.source == SourceAnnounced && !s.onRefusals && now.Sub(s.lastSaid) > window && !now.Before(s.ledger.until()) &&
+		s.remaining(now) <= s.mostSaid
 }
 
 // windowless is how long a policy without a window holds that is no longer
