@@ -27,6 +27,7 @@ func (p *partition) hear(now time.Time, pm *Permit, status int, a *Announcement)
 			case a.Cached:
 				c.slot.refund(now, c)
 				c.n = 0
+				pm.counts = false // nor do its bytes
 			default:
 				c.slot.settle(now, pm.start, c)
 			}
