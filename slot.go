@@ -101,6 +101,9 @@ func (s *slot) enforced() bool {
 	return false
 }
 
+// closes reports whether the slot's ledger can hold requests until an instant.
+func (s *slot) closes() bool { return s.enforced() && s.policy.Unit != UnitConcurrentRequests }
+
 // most is the largest number of units one request can take of the slot:
 // whoever asks for more waits for the whole quota.
 func (s *slot) most() int64 {
