@@ -27,6 +27,7 @@ func (p *partition) hear(now time.Time, pm *Permit, status int, a *Announcement)
 			case a.Cached:
 				c.slot.refund(now, c)
 				c.n = 0
+				pm.counts = false // nor do its bytes
 			default:
 				c.slot.settle(now, pm.start, c)
 			}
@@ -95,10 +96,7 @@ func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement) (to
 		p.announced(now, pol)
 	}
 	for _, lim := range a.Limits {
-		s := p.slot(SourceAnnounced, lim.Policy, lim.PartitionKey, "")
-		if s == nil && lim.PartitionKey != "" {
-			s = p.slot(SourceAnnounced, lim.Policy, "", "") // the policy names no partition key
-		}
+		s := p.limited(&lim)
 		made := s == nil || s.lastSaid.Equal(now) && s.ledger.said.IsZero()
 		if s == nil {
 			s = p.announced(now, Policy{Name: lim.Policy, Unit: cmp.Or(lim.Unit, UnitRequests), PartitionKey: lim.PartitionKey})
@@ -112,6 +110,16 @@ func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement) (to
 		p.hearLimit(now, pm, s, lim, a.Refused, a.Date)
 	}
 	return told
+}
+
+// limited returns the slot that a service limit is about, nil where there is
+// none.
+func (p *partition) limited(lim *ServiceLimit) *slot {
+	s := p.slot(SourceAnnounced, lim.Policy, lim.PartitionKey, "")
+	if s == nil && lim.PartitionKey != "" {
+		s = p.slot(SourceAnnounced, lim.Policy, "", "") // the policy names no partition key
+	}
+	return s
 }
 
 func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLimit, refused bool, date time.Time) {
@@ -286,20 +294,35 @@ func hintOf(a *Announcement, ignoreFields bool) time.Duration {
 	return hint
 }
 
+// hintBeside is hintOf for those limits that no ledger keeps to: what they
+// count, nobody on this side can count, or it has no window.
+func (p *partition) hintBeside(a *Announcement) time.Duration {
+	var hint time.Duration
+	for i := range a.Limits {
+		l := &a.Limits[i]
+		if s := p.limited(l); l.Remaining == 0 && (s == nil || !s.closes()) {
+			hint = max(hint, l.Reset)
+		}
+	}
+	return hint
+}
+
 // refusedUntil holds what shares the refused quota for as long as a refusal
 // asks: the policies a problem document names, else the partition, for a 503
 // the origin.
 func (p *partition) refusedUntil(now time.Time, hint time.Duration, fresh, whole bool, inARow int, a *Announcement) {
 	o := p.origin
+	if a.RetryAfter <= 0 && !whole {
+		if hint = p.hintBeside(a); hint <= 0 {
+			return // the ledgers have it from the fields
+		}
+	}
 	most := o.limits.MaxRetryAfter
 	e := Event{Cause: CausePause, Wait: hint, Timed: true, Whole: whole, InARow: inARow}
 	if hint > most {
 		hint, e.Wait, e.Capped = most, most, true
 	}
 	until := now.Add(hint)
-	if a.RetryAfter <= 0 && !whole {
-		return // the ledger has it from the fields
-	}
 	if fresh {
 		until = until.Add(pauseJitter(hint))
 	}
@@ -333,7 +356,7 @@ func (p *partition) refusedUntil(now time.Time, hint time.Duration, fresh, whole
 // reports whether there are any such.
 func (p *partition) closeViolated(until time.Time, a *Announcement) (any bool) {
 	for _, s := range p.slots {
-		if s.source == SourceAnnounced && slices.Contains(a.Violated, s.policy.Name) && s.enforced() {
+		if s.source == SourceAnnounced && slices.Contains(a.Violated, s.policy.Name) && s.closes() {
 			s.ledger.closed = latest(s.ledger.closed, until)
 			p.news, any = true, true
 		}

@@ -34,6 +34,7 @@ type Permit struct {
 
 	body    io.ReadCloser // the response's, once it came
 	counts  bool          // a policy counts its bytes
+	watched bool          // and a Transport sees them pass
 	slots   bool          // its origin has slots that can run out
 	content atomic.Int64  // bytes of the request's and the response's content
 }
@@ -171,7 +172,7 @@ func (pm *Permit) end(unsent bool) {
 // bytes is how much content the request and its response held, -1 where
 // nobody counted.
 func (pm *Permit) bytes() int64 {
-	if !pm.counts {
+	if !pm.counts || !pm.watched {
 		return -1
 	}
 	return pm.content.Load()

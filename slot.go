@@ -105,6 +105,9 @@ func (s *slot) enforced() bool {
 	return false
 }
 
+// closes reports whether the slot's ledger can hold requests until an instant.
+func (s *slot) closes() bool { return s.enforced() && s.policy.Unit != UnitConcurrentRequests }
+
 // most is the largest number of units one request can take of the slot:
 // whoever asks for more waits for the whole quota.
 func (s *slot) most() int64 {
@@ -205,9 +208,23 @@ func (s *slot) over(now, start time.Time, c *charge, bytes int64) {
 	s.settle(now, start, c)
 	s.inFlight -= c.n
 	if s.policy.Unit == UnitContentBytes && bytes >= 0 {
-		s.ledger.correct(now, start, c, bytes, &s.terms)
+		if s.bucket != nil {
+			s.correct(now, bytes-c.n)
+		} else {
+			s.ledger.correct(now, start, c, bytes, &s.terms)
+		}
 		s.estimate = max(bytes, s.estimate-s.estimate/8)
 	}
+}
+
+// correct takes more units of a bucket than were taken, be it into debt, or
+// gives some back.
+func (s *slot) correct(now time.Time, more int64) {
+	burst := s.bucket.Burst()
+	s.bucket.SetBurstAt(now, int(max(more, int64(burst)))) // no more than that can be taken at once
+	s.bucket.ReserveN(now, int(more))
+	s.bucket.SetBurstAt(now, burst)
+	s.bucket.AllowN(now, 0) // never above the burst
 }
 
 // correct replaces an estimate of bytes by what they were.
@@ -220,6 +237,10 @@ func (l *ledger) correct(now, start time.Time, c *charge, n int64, p *Policy) {
 	}
 	l.sent += more
 	l.answered += more
+	if more < 0 {
+		l.own.less(now, start, -more, p.Window)
+		return
+	}
 	l.own.inFlight += more
 	l.own.done(now, start, more, p.Quota, p.Window)
 }
