@@ -69,7 +69,7 @@ func (p *partition) accepted(now time.Time, pm *Permit, told bool) {
 	if pm.start.After(o.backoff.began) {
 		o.backoff.over()
 	}
-	if p.pause.doubtful && (pm.path != p.pause.path || pm.start.After(p.pause.began)) {
+	if p.pause.doubtful && (pm.doubted || pm.path != p.pause.path || pm.start.After(p.pause.began)) {
 		p.pause.end() // not an outage: something here succeeds
 		p.emit(Event{Kind: EventResumed, Time: now})
 	}
@@ -121,7 +121,7 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 	}
 	if lim.Reset >= 0 {
 		if s.policy.Window == 0 && lim.Remaining != 0 { // a window is as long as the longest wait for its end
-			s.terms.Window, s.ledger.inferred = max(s.terms.Window, lim.Reset), true
+			s.infer(lim.Reset, lim.Resolution)
 		}
 		s.resetSaid = now.Add(min(lim.Reset, p.origin.limits.MaxRetryAfter))
 	}
@@ -139,7 +139,7 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 	s.settle(now, pm.start, c)
 	room := s.ledger.room(now, &s.terms)
 	capped := s.ledger.hear(now, pm.start, c, &s.terms, statement{
-		remaining: lim.Remaining, reset: lim.Reset, resolution: lim.Resolution, refused: refused,
+		remaining: lim.Remaining, reset: lim.Reset, resolution: lim.Resolution, clock: lim.Clock, refused: refused,
 	}, p.origin.limits.MaxRetryAfter)
 	if after := s.ledger.room(now, &s.terms); after < room || now.Before(s.ledger.closed) {
 		p.news = true
@@ -231,7 +231,7 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 	hint := hintOf(a, o.limits.IgnoreHeaders)
 	limit := !p.explains(a) && p.suspects(now, pm, status)
 	if limit {
-		p.learnRefused(now, pm, fresh, whole && hint > 0)
+		p.learnRefused(now, pm, fresh, hint > 0, whole && hint > 0)
 	}
 	switch {
 	case hint > 0:
@@ -374,9 +374,9 @@ func (p *partition) unpause(now time.Time) {
 
 // passesDoubt reports whether a may go although the partition is paused: it
 // is in doubt whether more than one path is being refused, and a asks for
-// another one.
+// another one, or whether it was only for too many at once.
 func (p *partition) passesDoubt(a *ask) bool {
-	return p.pause.doubtful && !p.pause.tried && a.path != p.pause.path
+	return p.pause.doubtful && !p.pause.tried && (p.learner.testing && p.unanswered == 0 || a.path != p.pause.path)
 }
 
 // remaining returns the least left over all policies; -1: unknown.

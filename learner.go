@@ -20,8 +20,10 @@ import (
 // as the bounds are far apart, later the slower the more refusals the last
 // attempt at more has cost.
 //
-// A limit in flight shows by refusals that come only when more are in flight
-// than at any request lately accepted.
+// Whether it is a limit in flight shows right after the first refusal: one
+// request alone is sent at once. Where it is accepted, half of what was in
+// flight is, and from there one more at a time; where even one alone is
+// refused, it is a rate.
 type learner struct {
 	since    time.Time // the cycle's beginning: the latest reopening, or the first request
 	last     time.Time // latest accepted answer
@@ -36,6 +38,9 @@ type learner struct {
 	probes   int       // refused in the block
 	timed503 bool      // it was a 503 that said when to come back
 	blocks   int       // so far
+	testing  bool      // it may be for too many in flight: one is sent at once to see
+	tooMany  int64     // in flight when it began
+	level    int64     // the most in flight in this cycle
 	tooFast  float64   // the pace at which it began
 
 	low, high float64 // bounds of the rate, in requests per second; 0: none learned
@@ -43,7 +48,6 @@ type learner struct {
 	cost      int64   // refusals in its block
 	pressed   int64   // accepted since the last block while others were waiting
 
-	level   int // the most in flight of what was accepted in this cycle
 	healthy paths
 	sick    paths
 }
@@ -68,19 +72,20 @@ func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 	l.last = now
 	l.healthy.add(pm.path)
 	l.sick.remove(pm.path)
-	if l.blocked && pm.start.After(l.began) {
+	if l.blocked && (pm.doubted || pm.start.After(l.began)) {
 		p.learnReopened(now)
 	}
 	l.accepted++
+	l.level = max(l.level, int64(pm.level))
 	if m := &l.marks; l.low > 0 && l.accepted-m[1].n >= max(4*l.cycle, markEvery) {
 		m[0], m[1] = m[1], mark{now, l.accepted}
 	}
-	l.level = max(l.level, pm.level)
 	if p.queue.len > 0 || pm.waited > 0 {
 		l.pressed++
 	}
-	if s := p.inFlightLearned(); s != nil && l.pressed >= attemptCost*max(l.cost, 1) {
+	if s := p.inFlightLearned(); s != nil && l.pressed >= l.levelPatience(s.policy.Quota) {
 		s.policy.Quota++ // is there more?
+		s.terms.Quota++
 		l.pressed = 0
 		p.news = true
 	}
@@ -99,6 +104,15 @@ func (l *learner) begin(now time.Time) {
 type mark struct {
 	at time.Time
 	n  int64
+}
+
+// levelPatience is how many requests have to be accepted at a number in flight
+// before one more is tried: few until that has failed once.
+func (l *learner) levelPatience(level int64) int64 {
+	if l.cost == 0 {
+		return 4 * level
+	}
+	return attemptCost * l.cost
 }
 
 // idled reports whether nothing was asked for so long that the time would
@@ -142,16 +156,17 @@ func (p *partition) roomSaid(now time.Time) (any bool) {
 }
 
 // learnRefused takes in a refusal that may tell of a limit; fresh: it is an
-// event of its own; timed503: it is a 503 that says when to come back.
-func (p *partition) learnRefused(now time.Time, pm *Permit, fresh, timed503 bool) {
+// event of its own; timed: it says when to come back; timed503: and is a 503.
+func (p *partition) learnRefused(now time.Time, pm *Permit, fresh, timed, timed503 bool) {
 	l := &p.learner
 	if pm.start.After(l.refused) {
 		l.refused = pm.start
 	}
 	if l.blocked {
 		l.refusals++
-		if fresh {
+		if fresh || pm.doubted {
 			l.probes++
+			l.testing = false
 		}
 		if timed503 && l.probes >= outageProbes {
 			l.blocked = false // no limit lets nothing through, time and again, when it said it would
@@ -159,15 +174,21 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh, timed503 bool
 		}
 		return
 	}
-	if s := p.inFlightLearned(); s != nil {
-		p.learnLevelAgain(now, pm, s, timed503)
-		return
+	switch s := p.inFlightLearned(); {
+	case s == nil:
+		l.block(now, timed503)
+		// At the server others may have come before those that went first.
+		l.tooMany = max(l.level, int64(pm.level))
+		l.testing = l.low == 0 && !timed && l.tooMany > 1
+	case !fresh, int64(pm.level) > s.policy.Quota: // sent before it was learned
+	case s.policy.Quota > 1:
+		s.policy.Quota--
+		s.terms.Quota--
+		l.cost, l.pressed = max(l.cost, 1), 0
+	default: // one alone is refused: it is no such limit
+		p.dropSlot(s)
+		l.block(now, timed503)
 	}
-	if l.low == 0 && l.level > 1 && l.level < pm.level {
-		p.learnLevel(now, int64(pm.level-1))
-		return
-	}
-	l.block(now, timed503)
 }
 
 // block begins a block.
@@ -180,6 +201,11 @@ func (l *learner) block(now time.Time, timed503 bool) {
 func (p *partition) learnReopened(now time.Time) {
 	l := &p.learner
 	l.blocked = false
+	if l.testing { // at once, with fewer in flight
+		l.testing = false
+		p.learnLevel(now, max(l.tooMany/2, 1))
+		return
+	}
 	l.blocks++
 	if l.low == 0 && l.blocks < 2 && (l.accepted < enough || l.timed503) {
 		return // once is no evidence
@@ -280,23 +306,6 @@ func (p *partition) learnLevel(now time.Time, n int64) {
 	p.slots = append(p.slots, s)
 	p.news = true
 	p.emit(Event{Kind: EventLearned, Time: now, Policy: learnedPolicy, Quota: n, Unit: UnitConcurrentRequests, Learned: true, Remaining: -1})
-}
-
-// learnLevelAgain takes in a refusal although requests in flight are capped:
-// the cap is lower than was learned, or it is no such limit at all.
-func (p *partition) learnLevelAgain(now time.Time, pm *Permit, s *slot, timed503 bool) {
-	l := &p.learner
-	switch {
-	case int64(pm.level) > s.policy.Quota: // sent before it was learned
-		if int64(pm.level-1) < s.policy.Quota {
-			s.policy.Quota = int64(pm.level - 1)
-		}
-	case pm.level > 1 && l.level < pm.level:
-		s.policy.Quota = int64(pm.level - 1)
-	default:
-		p.dropSlot(s)
-		l.block(now, timed503)
-	}
 }
 
 // dropSlot forgets one policy.

@@ -46,13 +46,14 @@ const (
 
 // check reports the first thing that is wrong with the limits of an origin.
 func (l *Limits) check(origin string) error {
-	if err := l.wrong(); err != nil {
-		return fmt.Errorf("heed: limits for %q: %w", origin, err)
+	if wrong := l.wrong(); wrong != "" {
+		return fmt.Errorf("heed: limits for %q: %s", origin, wrong)
 	}
 	return nil
 }
 
-func (l *Limits) wrong() error {
+// wrong says what is wrong with l first; "": nothing.
+func (l *Limits) wrong() string {
 	for _, d := range []struct {
 		name string
 		d    time.Duration
@@ -62,31 +63,31 @@ func (l *Limits) wrong() error {
 		{"Smoothing.Interval", l.Smoothing.Interval},
 	} {
 		if d.d < 0 {
-			return fmt.Errorf("%s is negative: %v", d.name, d.d)
+			return fmt.Sprintf("%s is negative: %v", d.name, d.d)
 		}
 	}
 	if l.MaxConcurrent < 0 {
-		return fmt.Errorf("MaxConcurrent is negative: %d", l.MaxConcurrent)
+		return fmt.Sprintf("MaxConcurrent is negative: %d", l.MaxConcurrent)
 	}
 	if l.MaxQueue < 0 {
-		return fmt.Errorf("MaxQueue is negative: %d", l.MaxQueue)
+		return fmt.Sprintf("MaxQueue is negative: %d", l.MaxQueue)
 	}
 	if v := l.Smoothing.Velocity; !(v >= 0) || math.IsInf(v, 1) {
-		return fmt.Errorf("Smoothing.Velocity is not a number from 0 up: %v", v)
+		return fmt.Sprintf("Smoothing.Velocity is not a number from 0 up: %v", v)
 	}
 	for i, p := range l.Policies {
 		switch {
 		case p.Quota <= 0:
-			return fmt.Errorf("Policies[%d] %q has quota %d, want at least 1", i, p.Name, p.Quota)
+			return fmt.Sprintf("Policies[%d] %q has quota %d, want at least 1", i, p.Name, p.Quota)
 		case p.Window < 0:
-			return fmt.Errorf("Policies[%d] %q has a negative window: %v", i, p.Name, p.Window)
+			return fmt.Sprintf("Policies[%d] %q has a negative window: %v", i, p.Name, p.Window)
 		case p.Window == 0 && p.Unit != UnitConcurrentRequests:
-			return fmt.Errorf("Policies[%d] %q has no window", i, p.Name)
+			return fmt.Sprintf("Policies[%d] %q has no window", i, p.Name)
 		case p.Burst < 0:
-			return fmt.Errorf("Policies[%d] %q has a negative burst: %d", i, p.Name, p.Burst)
+			return fmt.Sprintf("Policies[%d] %q has a negative burst: %d", i, p.Name, p.Burst)
 		}
 	}
-	return nil
+	return ""
 }
 
 // withDefaults returns a copy of l with its zero values filled in, sharing

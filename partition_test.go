@@ -112,6 +112,34 @@ func TestNewPartitionInheritsPoliciesNotUse(t *testing.T) {
 	})
 }
 
+// However many credentials there are, each has its own quota, and all are
+// forgotten in the end.
+func TestManyPartitions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{Default: quota(2, time.Minute)})
+		keep := acquire(t, r, request(example)) // so that the origin is not forgotten with them
+		keep.Observe(answer(200))
+		defer keep.Release()
+		for round := range 2 {
+			for i := range 100 {
+				pm := acquire(t, r, request(example, "X-Api-Key", fmt.Sprint(i)))
+				if left := pm.Remaining(); left != int64(1-round) {
+					t.Fatalf("%d left for key %d", left, i)
+				}
+				pm.Release()
+			}
+		}
+		if d := r.Check(request(example)); d.Remaining != 1 {
+			t.Errorf("%d left for the first", d.Remaining)
+		}
+		time.Sleep(2 * time.Hour)
+		acquire(t, r, request(example, "X-Api-Key", "99")).Release()
+		if s := r.Snapshot()[0]; len(s.Partitions) != 2 || s.Partitions[1].Partition != 101 || s.Partitions[1].Policies[0].Used != 1 {
+			t.Errorf("Snapshot() = %+v", s)
+		}
+	})
+}
+
 // Tokens that change every hour do not pile up.
 func TestPartitionsAreForgottenWhileTheirOriginIsInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package heed_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"runtime"
@@ -140,6 +141,37 @@ func BenchmarkNewOriginAtTheBound(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				visit()
+			}
+		})
+	}
+}
+
+// BenchmarkAnswerWhileOthersWait is what an answer costs while many wait,
+// each with a deadline.
+func BenchmarkAnswerWhileOthersWait(b *testing.B) {
+	for _, waiting := range []int{100, 10_000} {
+		b.Run(fmt.Sprint(waiting), func(b *testing.B) {
+			r, err := heed.NewRegistry(heed.Config{Logger: discard, Default: heed.Limits{Policies: []heed.Policy{{Quota: 1, Window: time.Hour}}}})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer r.Close()
+			req, _ := http.NewRequest("GET", "https://api.example.org", nil)
+			pm, err := r.Acquire(b.Context(), req)
+			if err != nil {
+				b.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(b.Context(), 100_000*time.Hour)
+			defer cancel()
+			for range waiting {
+				go r.Acquire(ctx, req)
+			}
+			for r.Snapshot()[0].Waiting < waiting {
+				time.Sleep(time.Millisecond)
+			}
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				pm.Learn(heed.Announcement{Limits: []heed.ServiceLimit{{Policy: "p", Remaining: int64(1000 - i), Reset: time.Hour}}})
 			}
 		})
 	}

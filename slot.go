@@ -65,14 +65,30 @@ func (s *slot) resize(p Policy) {
 	if p.Window == 0 && s.source == SourceAnnounced {
 		s.terms.Window = known
 	} else {
-		s.ledger.inferred = false
+		s.ledger.inferred = 0
 	}
 	if s.source != SourceConfigured || p.Burst <= 0 || p.Window <= 0 {
 		s.bucket = nil
 		return
 	}
 	perSecond := rate.Limit(float64(p.Quota) / p.Window.Seconds())
-	s.bucket = rate.NewLimiter(perSecond, int(min(p.Burst, math.MaxInt32)))
+	s.bucket = rate.NewLimiter(perSecond, int(min(p.Burst, math.MaxInt)))
+}
+
+// infer takes a window to be as long as the longest wait for its end. That is
+// known to a grain: the most it can be counts, in whole seconds where that
+// fits, for windows mostly are, and one too long does no harm.
+func (s *slot) infer(reset, grain time.Duration) {
+	l := &s.ledger
+	least := reset - max(grain, 1)
+	if s.terms.Window > 0 && least <= s.terms.Window-l.inferred {
+		return
+	}
+	window := reset
+	if whole := reset.Truncate(time.Second); whole > least {
+		window = whole
+	}
+	s.terms.Window, l.inferred = window, window-least
 }
 
 // enforced reports whether the slot bounds anything: units nobody can count
@@ -247,9 +263,15 @@ func (s *slot) rest(now time.Time) time.Time {
 }
 
 // faded reports whether an announced policy has not been announced for so
-// long that it no longer holds: its window has passed. One that is announced
-// by refusals alone holds on, for it is kept to.
+// long that it no longer holds: its window has passed, or some time where none
+// was stated. One that is announced by refusals alone holds on, for it is kept
+// to.
 func (s *slot) faded(now time.Time) bool {
-	return s.source == SourceAnnounced && !s.onRefusals && s.inFlight == 0 && now.Sub(s.lastSaid) > s.terms.Window &&
-		!now.Before(s.ledger.until())
+	window := s.terms.Window
+	orDefault(&window, windowless)
+	return s.source == SourceAnnounced && !s.onRefusals && now.Sub(s.lastSaid) > window && !now.Before(s.ledger.until())
 }
+
+// windowless is how long a policy without a window holds that is no longer
+// announced.
+const windowless = time.Minute

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // An origin is the state of one origin. Its lock guards it and all its
@@ -146,7 +148,9 @@ func (p *partition) configure(now time.Time, charge bool) {
 		s := kept[i]
 		if s == nil {
 			if s = take(func(s *slot) bool { return s.policy.Name == pol.Name && s.policy.Unit == pol.Unit }); s != nil {
+				bucket := s.bucket
 				s.resize(pol)
+				s.refill(now, bucket)
 			}
 		}
 		if s == nil {
@@ -161,6 +165,15 @@ func (p *partition) configure(now time.Time, charge bool) {
 		if s != nil && s.source != SourceConfigured && !(s.source == SourceAnnounced && p.origin.limits.IgnoreHeaders) {
 			p.slots = append(p.slots, s)
 		}
+	}
+}
+
+// refill puts what a bucket holds into the one it has become.
+func (s *slot) refill(now time.Time, from *rate.Limiter) {
+	if from != nil && s.bucket != nil {
+		from.SetLimitAt(now, s.bucket.Limit())
+		from.SetBurstAt(now, s.bucket.Burst())
+		s.bucket = from
 	}
 }
 

@@ -70,6 +70,9 @@ func (o *origin) wake(now time.Time) {
 		if !v.goes(now) {
 			// What holds one holds all: one alarm will do.
 			for i, p := range heads {
+				if w := p.queue.head(); w != nil {
+					w.held = v.obstacle
+				}
 				if i == first {
 					p.wakeAfter(&v)
 				} else {
@@ -130,7 +133,7 @@ func (p *partition) wakeAfter(v *verdict) {
 // asks for another path.
 func (p *partition) next(now time.Time) *waiter {
 	head := p.queue.head()
-	if head == nil || !p.pause.doubtful || p.pause.tried || !p.pause.holds(now) {
+	if head == nil || !p.pause.doubtful || p.pause.tried || p.learner.testing || !p.pause.holds(now) {
 		return head
 	}
 	found := head

@@ -1,6 +1,7 @@
 package scorecard
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -41,7 +42,7 @@ func (v view) result(c Client) Result {
 	f := measure(v)
 	r := Result{
 		Row: s.Row, Variant: s.Variant, Condition: s.Condition.String(), Client: c.Name, Seed: v.seed,
-		Accepted: t.Accepted, Refused: t.Refused, After: f.after, Early: t.Early,
+		Accepted: t.Accepted, Refused: t.Refused, After: f.after, Early: t.Early, EarlyStanding: t.EarlyStanding,
 		Share:   f.mine / max(1, f.best),
 		OfQuota: f.mine / max(1, f.whole), Oracle: f.best / max(1, f.whole), Sparing: f.spared / max(1, f.whole),
 		PeakInWindow: t.PeakInWindow, PeakInFlight: t.PeakInFlight,
@@ -52,7 +53,8 @@ func (v view) result(c Client) Result {
 	}
 	if s.Processes > 1 {
 		r.Jain = jain(v.accepted)
-		r.Early = v.earlyByProcess // one process cannot know what another was told
+		// One process cannot know what another was told.
+		r.Early, r.EarlyStanding = v.earlyByProcess, 0
 	}
 	r.WaitMean, r.WaitP99, r.WaitMax = spread(v.waits)
 	return r
@@ -113,6 +115,25 @@ func (v view) refusedAfter(at time.Duration) (n int64) {
 	return n
 }
 
+// probes is refusedAfter without the requests that were sent because the one
+// before them had been without an answer for a second: a client cannot know
+// that it will be one.
+func (v view) probes(at time.Duration) (n int64) {
+	var sent []heedtest.Event
+	for _, e := range v.events {
+		if !e.Foreign && !e.Accepted && e.Start > at {
+			sent = append(sent, e)
+		}
+	}
+	slices.SortStableFunc(sent, func(a, b heedtest.Event) int { return cmp.Compare(a.Start, b.Start) })
+	for i, e := range sent {
+		if i == 0 || e.Start < sent[i-1].Start+time.Second || sent[i-1].Delivered <= e.Start {
+			n++
+		}
+	}
+	return n
+}
+
 func refused(e heedtest.Event) bool { return !e.Accepted }
 func anyAnswer(heedtest.Event) bool { return true }
 
@@ -135,12 +156,17 @@ func overall(v view) figures {
 	for _, e := range s.plan(sparing, v.seed, v.began) {
 		spared = append(spared, e.arrival())
 	}
+	best := count(v.oracle(from, to), from, to)
+	whole := float64(s.Quota.Units) * float64(to-from) / float64(s.Quota.Window)
+	if s.Origin.Algorithm == heedtest.Concurrency {
+		whole = best // the quota is not one of requests in a window
+	}
 	return figures{
 		after:  v.refusedAfter(v.told(0, refused)),
 		spared: count(spared, from, to),
 		mine:   count(v.arrivals(), from, to),
-		best:   count(v.oracle(from, to), from, to),
-		whole:  float64(s.Quota.Units) * float64(to-from) / float64(s.Quota.Window),
+		best:   best,
+		whole:  whole,
 	}
 }
 
@@ -214,7 +240,7 @@ func restored(v view) figures {
 	s := v.scenario
 	change := s.changes(v.seed)[0]
 	over := change.At + change.Outage
-	f := figures{after: v.refusedAfter(v.told(0, refused))}
+	f := figures{after: v.probes(v.told(0, refused))}
 	first := time.Duration(never) // the start of the first request accepted thereafter
 	for _, e := range v.events {
 		if e.Accepted && e.Arrival >= over {

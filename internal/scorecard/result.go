@@ -16,6 +16,8 @@ type Result struct {
 	After    int64 // of those Refused, after the first event: started once the first answer had been delivered that told of it
 	Early    int64 // starts before an instant that answers had named, see heedtest.Tally.Early
 
+	EarlyStanding int64 // of those Early, by the newest answer too
+
 	Share   float64 // of what the oracle got accepted
 	OfQuota float64 // accepted, over windows times quota
 	Oracle  float64 // the same of the oracle

@@ -144,11 +144,10 @@ func Rows() []Row {
 		{
 			Name: "cold", Title: "cold start of all goroutines at once on an unknown origin that announces",
 			Thresholds: Thresholds{Share: 0.98},
-			Variants: under(conditions(quotas, goroutines[2:], trips),
+			Variants: under(conditions(quotas, []int{16, 1000}, trips),
 				byAlgorithm(announcing, " ietf-06", Scenario{Origin: heedtest.Config{Dialect: heedtest.IETF06}}),
 				byAlgorithm(announcing, " ietf-07", Scenario{Origin: heedtest.Config{Dialect: heedtest.IETF07}}),
 				byAlgorithm(announcing, " x-ratelimit", Scenario{Origin: heedtest.Config{Dialect: heedtest.XRateLimit}})),
-			Compare: Condition{quotas[0], 1000, trips[1]},
 		},
 		{
 			Name: "outage", Title: "an hour of 503 with Retry-After: 60 in the middle",

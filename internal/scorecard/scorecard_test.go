@@ -9,7 +9,19 @@ import (
 // of them that is met, so that the list can only shrink. The figures are the
 // worst refusals per 1000 accepted and the lowest share.
 var notYet = map[string]bool{
-	"announced": true, "rounded": true, "epoch": true, "policies": true, "sparse": true, "refusals": true, "silent": true, "foreign": true, "four": true, "change": true, "cold": true, "outage": true, "penalty": true,
+	"announced": true, // 7.2 refused, share 0.853, 112 early starts
+	"rounded":   true, // 107.1 refused, share 0.834, 23 early starts
+	"epoch":     true, // 121.9 refused, share 0.000
+	"policies":  true, // 29.6 refused, share 0.848
+	"sparse":    true, // 1052.6 refused, share 0.369
+	"refusals":  true, // 273.0 refused, share 0.578
+	"silent":    true, // 102.9 refused, share 0.087
+	"foreign":   true, // 168.3 refused, share 0.861, the foreign client 0.51
+	"four":      true, // 1981.5 refused, share 0.848, fairness 0.75
+	"change":    true, // 50.2 refused, share 0.827, 149 early starts
+	"cold":      true, // 414.4 refused, share 0.686, 77 early starts
+	"outage":    true, // 1150.9 refused, share 0.002
+	"penalty":   true, // 14.6 refused, share 0.458, 134 early starts
 }
 
 // TestScoreCard plays a part of every row's conditions and holds heed to the
@@ -57,7 +69,8 @@ func TestSameSeedSameScenario(t *testing.T) {
 	for _, row := range Rows() {
 		s := Filter{Row: row.Name, Quick: true}.Scenarios(Rows())[0]
 		a, b, c := s.config(1), s.config(1), s.config(2)
-		if a.Phase != b.Phase || a.ClockSkew != b.ClockSkew || s.offset(1) != s.offset(1) {
+		first, again := s.offset(1), s.offset(1)
+		if a.Phase != b.Phase || a.ClockSkew != b.ClockSkew || first != again {
 			t.Errorf("%s: one seed, two scenarios", row.Name)
 		}
 		if a.Phase == c.Phase || s.offset(1) == s.offset(2) {

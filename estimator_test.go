@@ -1,0 +1,303 @@
+package heed_test
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heedhttp/heed"
+	"github.com/heedhttp/heed/heedtest"
+)
+
+// A load is goroutines that ask an origin for all they can get.
+type load struct {
+	origin     heedtest.Config
+	goroutines int
+	windows    int
+	during     func(*heedtest.Origin, *heed.Registry) // nil: nothing
+}
+
+// play returns what the origin counted, and what the registry knew at the end.
+func (l load) play(t *testing.T) (tally heedtest.Tally, state heed.OriginState) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		o := heedtest.NewOrigin(l.origin)
+		tr := quiet(t, o, heed.Limits{})
+		c := tr.Client()
+		length := time.Duration(l.windows) * l.origin.Policies[0].Window
+		end := time.Now().Add(length)
+		var wg sync.WaitGroup
+		for range l.goroutines {
+			wg.Go(func() {
+				for time.Now().Before(end) {
+					resp, err := c.Get("https://origin.test/")
+					if err != nil {
+						return // the registry was closed
+					}
+					resp.Body.Close()
+				}
+			})
+		}
+		if l.during != nil {
+			l.during(o, tr.Registry)
+		}
+		time.Sleep(time.Until(end))
+		tally, state = o.Tally(), tr.Registry.Snapshot()[0]
+		tr.Registry.Close()
+		wg.Wait()
+	})
+	return tally, state
+}
+
+// What an origin announces is kept to and used up, however it counts.
+func TestAnnouncedQuotasAreUsedUpWithoutARefusal(t *testing.T) {
+	for _, algorithm := range []heedtest.Algorithm{
+		heedtest.FixedWindow, heedtest.FixedWindowByClock, heedtest.SlidingWindow, heedtest.TokenBucket, heedtest.GCRA,
+	} {
+		for _, trip := range []time.Duration{5 * time.Millisecond, 50 * time.Millisecond} {
+			for _, dialect := range []heedtest.Dialect{heedtest.IETF11, heedtest.IETF06, heedtest.XRateLimit, heedtest.XRateLimitEpoch, heedtest.XRateLimitEpochMillis} {
+				t.Run(fmt.Sprint(algorithm, "/", trip, "/", dialect), func(t *testing.T) {
+					const windows, quota = 12, 50
+					tally, _ := load{heedtest.Config{
+						Algorithm: algorithm, Policies: []heedtest.Policy{{Quota: quota, Window: 5 * time.Second}},
+						Dialect: dialect, Latency: heedtest.RoundTrip(trip), ClockSkew: 7300 * time.Millisecond,
+					}, 16, windows, nil}.play(t)
+					if tally.Refused != 0 || tally.EarlyStanding != 0 {
+						t.Errorf("%d refused, %d early", tally.Refused, tally.EarlyStanding)
+					}
+					share := int64(95)
+					if dialect == heedtest.XRateLimitEpoch { // an instant in whole seconds is up to one too late
+						share = 80
+					}
+					if least := windows * quota * share / 100; tally.Accepted < least {
+						t.Errorf("%d accepted, want at least %d", tally.Accepted, least)
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestResetsRoundedDownCostAtMostTwoRefusals(t *testing.T) {
+	for _, rounding := range []heedtest.Rounding{heedtest.RoundDown, heedtest.RoundNearest, heedtest.RoundZero} {
+		tally, _ := load{heedtest.Config{
+			Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}, Rounding: rounding,
+			RetryAfter: heedtest.RetryAfter{Mode: heedtest.RetryAfterNone}, Latency: heedtest.RoundTrip(50 * time.Millisecond),
+		}, 16, 20, nil}.play(t)
+		t.Logf("%s: %d accepted, %d refused", rounding, tally.Accepted, tally.Refused)
+		if tally.Refused > 2 {
+			t.Errorf("%s: %d refused", rounding, tally.Refused)
+		}
+		if tally.Accepted < 700 {
+			t.Errorf("%s: %d accepted of 1000", rounding, tally.Accepted)
+		}
+	}
+}
+
+func TestSlowAnswersOutOfOrderCostNoRefusal(t *testing.T) {
+	for seed := range uint64(5) {
+		for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.FixedWindowByClock, heedtest.SlidingWindow, heedtest.TokenBucket} {
+			tally, _ := load{heedtest.Config{
+				Algorithm: algorithm, Policies: []heedtest.Policy{{Quota: 100, Window: 10 * time.Second}},
+				Latency: heedtest.HeavyTail(30*time.Millisecond, 1.7, 5*time.Second, seed),
+			}, 64, 10, nil}.play(t)
+			if tally.Refused != 0 {
+				t.Errorf("%s, seed %d: %d refused", algorithm, seed, tally.Refused)
+			}
+			if tally.Accepted < 880 {
+				t.Errorf("%s, seed %d: %d accepted of 1000", algorithm, seed, tally.Accepted)
+			}
+		}
+	}
+}
+
+func TestTwoPoliciesAtOnceAreBothUsedUp(t *testing.T) {
+	tally, state := load{heedtest.Config{
+		Policies: []heedtest.Policy{{Name: "minute", Quota: 100, Window: time.Minute}, {Name: "second", Quota: 10, Window: time.Second}},
+		Latency:  heedtest.RoundTrip(20 * time.Millisecond),
+	}, 16, 5, nil}.play(t)
+	if tally.Refused != 0 || tally.Accepted < 490 {
+		t.Errorf("%d accepted of 500, %d refused", tally.Accepted, tally.Refused)
+	}
+	if n := len(state.Partitions[0].Policies); n != 2 {
+		t.Errorf("%d policies known", n)
+	}
+}
+
+func TestPolicyAnnouncedByRefusalsAloneIsKeptTo(t *testing.T) {
+	tally, _ := load{heedtest.Config{
+		Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}, OnRefusalsOnly: true, Latency: heedtest.RoundTrip(50 * time.Millisecond),
+	}, 16, 20, nil}.play(t)
+	if tally.Refused > 16 { // what was in flight, once
+		t.Errorf("%d refused", tally.Refused)
+	}
+	if tally.Accepted < 900 {
+		t.Errorf("%d accepted of 1000", tally.Accepted)
+	}
+}
+
+// A limit that nobody announces is found, kept to, and shown as learned.
+func TestHiddenLimitIsLearned(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		origin heedtest.Config
+		least  int64 // accepted, of 1000
+	}{
+		{"fixed window, silent", heedtest.Config{Algorithm: heedtest.FixedWindow, Dialect: heedtest.Silent}, 850},
+		{"bucket, silent", heedtest.Config{Algorithm: heedtest.TokenBucket, Dialect: heedtest.Silent}, 900},
+		{"fixed window, Retry-After", heedtest.Config{Algorithm: heedtest.FixedWindow, Dialect: heedtest.RetryAfterOnly}, 850},
+		{"503 without a word", heedtest.Config{Algorithm: heedtest.FixedWindow, Dialect: heedtest.Silent, Status: 503}, 800},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.origin.Policies = []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}
+			c.origin.Latency = heedtest.RoundTrip(5 * time.Millisecond)
+			tally, state := load{c.origin, 16, 20, nil}.play(t)
+			if tally.Refused > 30 {
+				t.Errorf("%d refused", tally.Refused)
+			}
+			if tally.Accepted < c.least {
+				t.Errorf("%d accepted of 1000, want at least %d", tally.Accepted, c.least)
+			}
+			learned := false
+			for _, p := range state.Partitions[0].Policies {
+				learned = learned || p.Source == heed.SourceLearned
+			}
+			if !learned {
+				t.Errorf("nothing learned: %+v", state.Partitions[0].Policies)
+			}
+		})
+	}
+}
+
+func TestHiddenCapOnConcurrencyIsToldFromARate(t *testing.T) {
+	tally, state := load{heedtest.Config{
+		Algorithm: heedtest.Concurrency, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: 5, Window: time.Second}},
+		Latency: heedtest.RoundTrip(100 * time.Millisecond),
+	}, 64, 20, nil}.play(t)
+	if tally.Refused > 40 || tally.Accepted < 800 { // 5 at a time, 100 ms each, for 20 s
+		t.Errorf("%d accepted of 1000, %d refused", tally.Accepted, tally.Refused)
+	}
+	for _, p := range state.Partitions[0].Policies {
+		if p.Source == heed.SourceLearned && p.Unit != heed.UnitConcurrentRequests {
+			t.Errorf("learned %+v", p)
+		}
+	}
+}
+
+// A server that is down for a while is not one that is slow from then on.
+func TestOutageIsNotTakenForALimit(t *testing.T) {
+	for _, dialect := range []heedtest.Dialect{heedtest.IETF11, heedtest.Silent} {
+		var before, after heedtest.Tally
+		load{heedtest.Config{
+			Policies: []heedtest.Policy{{Quota: 1000, Window: 5 * time.Second}}, Dialect: dialect, Latency: heedtest.RoundTrip(100 * time.Millisecond),
+		}, 4, 1000, func(o *heedtest.Origin, _ *heed.Registry) {
+			time.Sleep(30 * time.Second)
+			before = o.Tally()
+			o.Outage(time.Now().Add(30*time.Minute), http.StatusServiceUnavailable, time.Minute)
+			time.Sleep(32 * time.Minute)
+			o.ResetTally()
+			time.Sleep(30 * time.Second)
+			after = o.Tally()
+		}}.play(t)
+		if after.Accepted < before.Accepted*9/10 {
+			t.Errorf("%s: %d accepted in 30s before the outage, %d after", dialect, before.Accepted, after.Accepted)
+		}
+	}
+}
+
+// An answer that was long on its way says nothing of the window it arrives in.
+func TestStaleAnswerDoesNotCorruptTheNextWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{Default: heed.Limits{Smoothing: heed.Smoothing{Off: true}}})
+		defer r.Close()
+		say := func(pm *heed.Permit, remaining, reset int) {
+			pm.Observe(answer(200, "RateLimit-Policy", `"p";q=10;w=10`, "RateLimit", fmt.Sprintf(`"p";r=%d;t=%d`, remaining, reset)))
+			pm.Release()
+		}
+		say(acquire(t, r, request(example)), 9, 10)
+		slow := acquire(t, r, request(example)) // counted in this window, answered in the next
+		time.Sleep(10 * time.Second)
+		say(acquire(t, r, request(example)), 9, 10)
+		time.Sleep(time.Second)
+		say(slow, 0, 1) // stamped just before the reset
+		for range 9 {
+			if d := r.Check(request(example)); !d.Allowed {
+				t.Fatalf("held by %+v", d)
+			}
+			say(acquire(t, r, request(example)), 5, 9)
+		}
+	})
+}
+
+// Answers may arrive in any order: the lowest count that is not another's
+// news stands.
+func TestAnswersInReverseOrderLeaveTheSameRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{Default: heed.Limits{Smoothing: heed.Smoothing{Off: true}}})
+		defer r.Close()
+		say := func(pm *heed.Permit, remaining int) {
+			pm.Observe(answer(200, "RateLimit-Policy", `"p";q=6;w=60`, "RateLimit", fmt.Sprintf(`"p";r=%d;t=60`, remaining)))
+			pm.Release()
+		}
+		say(acquire(t, r, request(example)), 5)
+		var sent []*heed.Permit
+		for range 4 {
+			sent = append(sent, acquire(t, r, request(example)))
+		}
+		for i := range sent {
+			say(sent[len(sent)-1-i], 1+i)
+		}
+		if d := r.Check(request(example)); !d.Allowed || d.Remaining != 1 {
+			t.Errorf("%+v, want one left", d)
+		}
+	})
+}
+
+// Remaining counts that fall faster than this process sends show that others
+// use the quota too; what they took is not sent again.
+func TestOthersUseOfTheQuotaIsSeenAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{Default: heed.Limits{Smoothing: heed.Smoothing{Off: true}}})
+		defer r.Close()
+		for _, remaining := range []int{90, 50, 3} {
+			pm := acquire(t, r, request(example))
+			pm.Observe(answer(200, "RateLimit-Policy", `"p";q=100;w=60`, "RateLimit", fmt.Sprintf(`"p";r=%d;t=60`, remaining)))
+			pm.Release()
+		}
+		for range 3 {
+			defer acquire(t, r, request(example)).Release()
+		}
+		if d := r.Check(request(example)); d.Allowed || d.Cause != heed.CausePolicy || d.Policy != "p" || d.Wait != time.Minute {
+			t.Errorf("%+v, want to wait a minute for p", d)
+		}
+	})
+}
+
+// A client that would use up every window shares it once it has seen that it
+// is not alone.
+func TestOthersAreLeftWhatTheyUse(t *testing.T) {
+	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindowByClock, heedtest.SlidingWindow, heedtest.TokenBucket} {
+		wanted, served := 0, 0
+		tally, _ := load{heedtest.Config{
+			Algorithm: algorithm, Policies: []heedtest.Policy{{Quota: 100, Window: 10 * time.Second}}, Latency: heedtest.RoundTrip(20 * time.Millisecond),
+		}, 16, 30, func(o *heedtest.Origin, _ *heed.Registry) {
+			for range 590 { // a fifth of the quota
+				time.Sleep(500*time.Millisecond + 777*time.Microsecond)
+				wanted++
+				if o.Take(1) {
+					served++
+				}
+			}
+		}}.play(t)
+		t.Logf("%s: %d of %d served, %d accepted, %d refused", algorithm, served, wanted, tally.Accepted, tally.Refused)
+		if served < wanted*85/100 {
+			t.Errorf("%s: the other client got %d of %d", algorithm, served, wanted)
+		}
+		if tally.Accepted < 2400*85/100 {
+			t.Errorf("%s: %d accepted of the 2400 left", algorithm, tally.Accepted)
+		}
+	}
+}

@@ -1,0 +1,213 @@
+package heed_test
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heedhttp/heed"
+)
+
+func TestPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{Default: heed.Limits{MaxRetryAfter: time.Minute}})
+		meet(t, r, example)
+		check := func(want time.Duration) {
+			t.Helper()
+			if d := r.Check(request(example)); d.Wait != want || d.Allowed != (want == 0) {
+				t.Errorf("Check() = %+v, want a wait of %v", d, want)
+			}
+		}
+		pause := func(d time.Duration) {
+			t.Helper()
+			if err := r.Pause(example, d); err != nil {
+				t.Fatal(err)
+			}
+		}
+		pause(24 * time.Hour) // no cap on what the user asks for
+		check(24 * time.Hour)
+		pause(time.Hour) // never shortens
+		check(24 * time.Hour)
+		pause(25 * time.Hour)
+		check(25 * time.Hour)
+		w := start(t.Context(), r, request(example))
+		time.Sleep(time.Hour)
+		check(24 * time.Hour)
+		pause(0)
+		synctest.Wait()
+		if !w.done() || w.err != nil {
+			t.Fatalf("ending the pause lets nobody go: %+v", w)
+		}
+		w.permit.Release()
+		pause(-1)
+		pause(1<<63 - 1)
+		if d := r.Check(request(example)); d.Wait < 100*365*24*time.Hour {
+			t.Errorf("Check() = %+v in an endless pause", d)
+		}
+		pause(-1 << 63)
+
+		// On top of what the server asked for, and ending both.
+		pm := acquire(t, r, request(example))
+		pm.Observe(answer(503, "Retry-After", "30"))
+		pm.Release()
+		pause(10 * time.Second)
+		if d := r.Check(request(example)); d.Wait < 30*time.Second {
+			t.Errorf("Check() = %+v, want the server's pause", d)
+		}
+		pause(40 * time.Second)
+		check(40 * time.Second)
+		pause(0)
+		check(0)
+
+		// For all credentials, those to come too.
+		pause(time.Minute)
+		if d := r.Check(request(example, "Authorization", "Bearer new")); d.Wait != time.Minute {
+			t.Errorf("Check() = %+v for another credential", d)
+		}
+	})
+}
+
+// After a pause one request goes first, and the rest as answers come.
+func TestOneGoesFirstAfterAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{})
+		meet(t, r, example)
+		r.Pause(example, time.Minute)
+		var ws []*waiting
+		for range 8 {
+			ws = append(ws, start(t.Context(), r, request(example)))
+		}
+		time.Sleep(time.Minute)
+		for _, want := range []int{1, 3, 7, 8} {
+			synctest.Wait()
+			granted := slices.IndexFunc(ws, func(w *waiting) bool { return !w.done() })
+			if granted < 0 {
+				granted = len(ws)
+			}
+			if granted != want {
+				t.Fatalf("%d went, want %d", granted, want)
+			}
+			time.Sleep(time.Millisecond)
+			for _, w := range ws[:granted] {
+				w.permit.Observe(answer(200))
+				w.permit.Release()
+			}
+		}
+	})
+}
+
+// So it is for a credential that is first seen during the pause.
+func TestOneGoesFirstAfterAPauseForNewCredentialsToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{})
+		meet(t, r, example)
+		r.Pause(example, time.Minute)
+		for range 2 {
+			start(t.Context(), r, request(example, "X-Api-Key", "new"))
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if s := r.Snapshot()[0]; s.InFlight != 1 || s.Waiting != 1 {
+			t.Errorf("%d go, %d wait", s.InFlight, s.Waiting)
+		}
+		r.Close()
+	})
+}
+
+func TestResetStartsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{Origins: map[string]heed.Limits{example: quota(3, time.Hour)}})
+		spend := func(header ...string) {
+			pm := acquire(t, r, request(example))
+			pm.Observe(answer(200, header...))
+			pm.Release()
+		}
+		spend()
+		old := acquire(t, r, request(example)) // in flight across the reset
+		spend("RateLimit-Policy", `"q";q=10;w=60`, "RateLimit", `"q";r=0;t=3000`)
+		r.Pause(example, 2*time.Hour)
+		var ws []*waiting
+		for range 4 {
+			ws = append(ws, start(t.Context(), r, request(example)))
+		}
+		time.Sleep(time.Minute)
+		if err := r.Reset(example); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		for i, w := range ws {
+			if want := i < 3; w.done() != want || w.err != nil {
+				t.Errorf("request %d went: %v, want %v", i, w.done(), want)
+			}
+		}
+		s := r.Snapshot()[0]
+		if s.Paused != 0 || s.Waited != 3*time.Minute || len(s.Partitions[0].Policies) != 1 || s.Partitions[0].Opening != 0 || s.InFlight != 4 {
+			t.Errorf("Snapshot() = %+v", s)
+		}
+		old.Observe(answer(200))
+		old.Release() // neither taken back nor counted
+		if d := r.Check(request(example)); d.Remaining != 0 {
+			t.Errorf("%d left", d.Remaining)
+		}
+		ws[0].permit.Cancel()
+		synctest.Wait()
+		if !ws[3].done() {
+			t.Error("what is given back does not go to the next")
+		}
+	})
+}
+
+// Requests in flight are in flight whatever is forgotten about them.
+func TestResetKeepsCountOfRequestsInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{Default: heed.Limits{Policies: []heed.Policy{{Quota: 1, Unit: heed.UnitConcurrentRequests}}}})
+		pm := acquire(t, r, request(example))
+		r.Reset(example)
+		if r.Check(request(example)).Allowed {
+			t.Error("a second one may go")
+		}
+		pm.Release()
+		if !r.Check(request(example)).Allowed {
+			t.Error("the slot is not freed")
+		}
+	})
+}
+
+func TestCloseEndsEveryWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{})
+		meet(t, r, example)
+		pm := acquire(t, r, request(example))
+		r.Pause(example, time.Hour)
+		r.Pause(host("a"), time.Hour)
+		ws := []*waiting{
+			start(t.Context(), r, request(example)), start(t.Context(), r, request(example, "Authorization", "Bearer b")), start(t.Context(), r, request(host("a"))),
+		}
+		began := time.Now()
+		for range 2 {
+			if err := r.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		synctest.Wait()
+		for i, w := range ws {
+			if !w.done() || w.err != heed.ErrClosed || time.Since(began) != 0 {
+				t.Errorf("request %d: %v", i, w.err)
+			}
+		}
+		if _, err := r.Acquire(t.Context(), request(example)); err != heed.ErrClosed {
+			t.Errorf("after Close: %v", err)
+		}
+		if _, err := r.Acquire(t.Context(), request(host("new"))); err != heed.ErrClosed {
+			t.Errorf("after Close: %v", err)
+		}
+		pm.Observe(answer(200))
+		pm.Release()
+		for _, s := range r.Snapshot() {
+			if s.Waiting != 0 || s.InFlight != 0 {
+				t.Errorf("%+v", s)
+			}
+		}
+	})
+}

@@ -1,0 +1,234 @@
+package heed_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heedhttp/heed"
+	"github.com/heedhttp/heed/heedtest"
+)
+
+// Starts on an origin over its partitions.
+func TestSpacing(t *testing.T) {
+	const ms = time.Millisecond
+	slow := 30 * ms
+	for _, tc := range []struct {
+		name   string
+		limits heed.Limits
+		ctx    func(context.Context) context.Context
+		want   []time.Duration
+	}{
+		{"MinInterval", heed.Limits{MinInterval: 100 * ms}, nil, []time.Duration{0, 100 * ms, 200 * ms, 300 * ms}},
+		{"MinPause", heed.Limits{MinPause: 100 * ms}, nil, []time.Duration{0, 130 * ms, 260 * ms, 390 * ms}},
+		{"both", heed.Limits{MinPause: 10 * ms, MinInterval: 100 * ms}, nil, []time.Duration{0, 100 * ms, 200 * ms, 300 * ms}},
+		{"MaxConcurrent", heed.Limits{MaxConcurrent: 1}, nil, []time.Duration{0, 30 * ms, 60 * ms, 90 * ms}},
+		{"MaxConcurrent 2", heed.Limits{MaxConcurrent: 2}, nil, []time.Duration{0, 0, 30 * ms, 30 * ms}},
+		{"WithMinInterval", heed.Limits{}, func(ctx context.Context) context.Context { return heed.WithMinInterval(ctx, 100*ms) },
+			[]time.Duration{0, 100 * ms, 200 * ms, 300 * ms}},
+		{"WithMinInterval, longer", heed.Limits{MinInterval: 50 * ms}, func(ctx context.Context) context.Context { return heed.WithMinInterval(ctx, 100*ms) },
+			[]time.Duration{0, 100 * ms, 200 * ms, 300 * ms}},
+		{"WithMinInterval, shorter", heed.Limits{MinInterval: 100 * ms}, func(ctx context.Context) context.Context { return heed.WithMinInterval(ctx, 50*ms) },
+			[]time.Duration{0, 100 * ms, 200 * ms, 300 * ms}},
+		{"WithMinInterval, below 0", heed.Limits{MaxConcurrent: 1}, func(ctx context.Context) context.Context { return heed.WithMinInterval(ctx, -time.Hour) },
+			[]time.Duration{0, 30 * ms, 60 * ms, 90 * ms}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRegistry(t, heed.Config{Default: tc.limits})
+				ctx := t.Context()
+				if tc.ctx != nil {
+					ctx = tc.ctx(ctx)
+				}
+				began := time.Now()
+				var got []time.Duration
+				var mu sync.Mutex
+				for i := range 4 {
+					go func() {
+						pm, err := r.Acquire(ctx, request(example, "X-Api-Key", fmt.Sprint(i%2)))
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						mu.Lock()
+						got = append(got, time.Since(began))
+						mu.Unlock()
+						time.Sleep(slow)
+						done(pm)
+					}()
+					synctest.Wait()
+				}
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if !slices.Equal(got, tc.want) {
+					t.Errorf("they started at %v, want %v", got, tc.want)
+				}
+			})
+		})
+	}
+}
+
+// A request that was never sent does not count as a start, nor as an end.
+func TestCancelledPermitLeavesNoInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{Default: heed.Limits{MinInterval: time.Hour, MinPause: time.Hour}})
+		acquire(t, r, request(example)).Cancel()
+		acquire(t, r, request(example)).Cancel()
+		acquire(t, r, request(example)).Release()
+		if d := r.Check(request(example)); d.Wait != time.Hour {
+			t.Errorf("Check() = %+v", d)
+		}
+	})
+}
+
+// In every window of its length, as the origin sees arrivals.
+func TestConfiguredPolicyHoldsInEveryWindow(t *testing.T) {
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				rnd := rand.New(rand.NewPCG(seed, 1))
+				policies := []heed.Policy{
+					{Name: "short", Quota: 1 + rnd.Int64N(20), Window: time.Second},
+					{Name: "long", Quota: 20 + rnd.Int64N(300), Window: 10 * time.Second},
+				}
+				var at []heedtest.Policy
+				for _, p := range policies {
+					at = append(at, heedtest.Policy{Name: p.Name, Quota: p.Quota, Window: p.Window})
+				}
+				var latency [4096][2]time.Duration
+				for i := range latency {
+					latency[i] = [2]time.Duration{time.Duration(rnd.ExpFloat64() * 5e7), time.Duration(rnd.ExpFloat64() * 5e7)}
+				}
+				origin := heedtest.NewOrigin(heedtest.Config{
+					Policies: at, Algorithm: heedtest.SlidingWindow, Dialect: heedtest.Silent,
+					Latency: func(n int64) (up, down time.Duration) { l := latency[n%4096]; return l[0], l[1] },
+				})
+				r := newRegistry(t, heed.Config{Default: heed.Limits{Policies: policies}})
+				ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+				defer stop()
+				for range 32 {
+					go func() {
+						for {
+							pm, err := r.Acquire(ctx, request(example))
+							if err != nil {
+								return
+							}
+							resp, err := origin.RoundTrip(request(example))
+							if err != nil {
+								t.Error(err)
+								return
+							}
+							pm.Observe(resp)
+							pm.Release()
+						}
+					}()
+				}
+				<-ctx.Done()
+				time.Sleep(time.Second)
+				if tally := origin.Tally(); tally.Refused > 0 || tally.Accepted < 50 {
+					t.Errorf("accepted %d, refused %d", tally.Accepted, tally.Refused)
+				}
+			})
+		})
+	}
+}
+
+func TestTokenBucket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{Default: heed.Limits{Policies: []heed.Policy{{Name: "b", Quota: 10, Window: time.Second, Burst: 3}}}})
+		meet(t, r, example)
+		time.Sleep(time.Minute)
+		began := time.Now()
+		for i := range 10 {
+			done(acquire(t, r, request(example)))
+			if got, want := time.Since(began), time.Duration(max(i-2, 0))*100*time.Millisecond; got < want || got > want+100 {
+				t.Errorf("request %d started after %v, want %v", i, got, want)
+			}
+		}
+		time.Sleep(200 * time.Millisecond)
+		if d := r.Check(request(example)); d.Remaining != 2 {
+			t.Errorf("%d left", d.Remaining)
+		}
+	})
+}
+
+func TestConcurrencyPolicyCountsUntilTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{Default: heed.Limits{Policies: []heed.Policy{{Name: "c", Quota: 2, Unit: heed.UnitConcurrentRequests}}}})
+		meet(t, r, example)
+		a, b := acquire(t, r, request(example)), acquire(t, r, request(example))
+		w := start(t.Context(), r, request(example))
+		a.Observe(answer(200))
+		time.Sleep(time.Hour)
+		if w.done() {
+			t.Error("an answer alone frees a slot")
+		}
+		a.Release()
+		synctest.Wait()
+		if !w.done() {
+			t.Error("the end of a request frees no slot")
+		}
+		b.Cancel()
+		w.permit.Release()
+		if d := r.Check(request(example)); d.Remaining != 2 {
+			t.Errorf("%d left", d.Remaining)
+		}
+	})
+}
+
+// Any number of waits are over at the instant their units are back.
+func TestNobodyWaitsLongerThanTheLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{Default: quota(5, time.Second)})
+		meet(t, r, example)
+		time.Sleep(time.Minute)
+		began := time.Now()
+		for i := range 50 {
+			done(acquire(t, r, request(example)))
+			if got, want := time.Since(began), time.Duration(i/5)*time.Second; got != want {
+				t.Fatalf("request %d started after %v, want %v", i, got, want)
+			}
+		}
+	})
+}
+
+// Bytes come in large numbers.
+func TestLargeBucket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const burst = 1 << 40
+		r := newRegistry(t, heed.Config{Default: heed.Limits{Policies: []heed.Policy{{Quota: burst, Window: time.Second, Burst: burst, Unit: heed.UnitContentBytes}}}})
+		for i := range 3 {
+			began := time.Now()
+			pm, err := r.Acquire(heed.WithCost(t.Context(), heed.UnitContentBytes, burst), request(example))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := time.Since(began).Round(time.Millisecond); got != time.Duration(min(i, 1))*time.Second {
+				t.Errorf("request %d waited %v", i, got)
+			}
+			done(pm)
+		}
+	})
+}
+func TestChangedBucketIsNotFilledAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := func(quota int64) heed.Limits {
+			return heed.Limits{Policies: []heed.Policy{{Name: "b", Quota: quota, Window: time.Minute, Burst: 5}}}
+		}
+		r := newRegistry(t, heed.Config{Default: l(5)})
+		meet(t, r, example)
+		for r.Check(request(example)).Allowed {
+			done(acquire(t, r, request(example)))
+		}
+		r.SetLimits("*", l(6))
+		if d := r.Check(request(example)); d.Remaining != 0 {
+			t.Errorf("%d left of a bucket that was empty", d.Remaining)
+		}
+	})
+}
