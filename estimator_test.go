@@ -275,3 +275,29 @@ func TestOthersUseOfTheQuotaIsSeenAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// A client that would use up every window shares it once it has seen that it
+// is not alone.
+func TestOthersAreLeftWhatTheyUse(t *testing.T) {
+	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindowByClock, heedtest.SlidingWindow, heedtest.TokenBucket} {
+		wanted, served := 0, 0
+		tally, _ := load{heedtest.Config{
+			Algorithm: algorithm, Policies: []heedtest.Policy{{Quota: 100, Window: 10 * time.Second}}, Latency: heedtest.RoundTrip(20 * time.Millisecond),
+		}, 16, 30, func(o *heedtest.Origin, _ *heed.Registry) {
+			for range 590 { // a fifth of the quota
+				time.Sleep(500*time.Millisecond + 777*time.Microsecond)
+				wanted++
+				if o.Take(1) {
+					served++
+				}
+			}
+		}}.play(t)
+		t.Logf("%s: %d of %d served, %d accepted, %d refused", algorithm, served, wanted, tally.Accepted, tally.Refused)
+		if served < wanted*85/100 {
+			t.Errorf("%s: the other client got %d of %d", algorithm, served, wanted)
+		}
+		if tally.Accepted < 2400*85/100 {
+			t.Errorf("%s: %d accepted of the 2400 left", algorithm, tally.Accepted)
+		}
+	}
+}

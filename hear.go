@@ -71,7 +71,7 @@ func (p *partition) accepted(now time.Time, pm *Permit, told bool) {
 	if pm.start.After(o.backoff.began) {
 		o.backoff.over()
 	}
-	if p.pause.doubtful && (pm.path != p.pause.path || pm.start.After(p.pause.began)) {
+	if p.pause.doubtful && (pm.doubted || pm.path != p.pause.path || pm.start.After(p.pause.began)) {
 		p.pause.end() // not an outage: something here succeeds
 		p.emit(Event{Kind: EventResumed, Time: now})
 	}
@@ -141,7 +141,7 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 	s.settle(now, pm.start, c)
 	room := s.ledger.room(now, &s.terms)
 	capped := s.ledger.hear(now, pm.start, c, &s.terms, statement{
-		remaining: lim.Remaining, reset: lim.Reset, resolution: lim.Resolution, refused: refused,
+		remaining: lim.Remaining, reset: lim.Reset, resolution: lim.Resolution, clock: lim.Clock, refused: refused,
 	}, p.origin.limits.MaxRetryAfter)
 	if after := s.ledger.room(now, &s.terms); after < room || now.Before(s.ledger.closed) {
 		p.news = true

@@ -72,7 +72,7 @@ func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 	l.last = now
 	l.healthy.add(pm.path)
 	l.sick.remove(pm.path)
-	if l.blocked && pm.start.After(l.began) {
+	if l.blocked && (pm.doubted || pm.start.After(l.began)) {
 		p.learnReopened(now)
 	}
 	l.accepted++

@@ -69,7 +69,8 @@ func TestSameSeedSameScenario(t *testing.T) {
 	for _, row := range Rows() {
 		s := Filter{Row: row.Name, Quick: true}.Scenarios(Rows())[0]
 		a, b, c := s.config(1), s.config(1), s.config(2)
-		if a.Phase != b.Phase || a.ClockSkew != b.ClockSkew || s.offset(1) != s.offset(1) {
+		first, again := s.offset(1), s.offset(1)
+		if a.Phase != b.Phase || a.ClockSkew != b.ClockSkew || first != again {
 			t.Errorf("%s: one seed, two scenarios", row.Name)
 		}
 		if a.Phase == c.Phase || s.offset(1) == s.offset(2) {
