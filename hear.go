@@ -40,6 +40,8 @@ func (p *partition) hear(now time.Time, pm *Permit, status int, a *Announcement)
 	switch {
 	case a.Refused:
 		p.refused(now, pm, status, a)
+	case status == 0 && a.RetryAfter > 0:
+		p.asked(now, a.RetryAfter)
 	case first && status < 500:
 		p.accepted(now, pm, told)
 	}
@@ -262,6 +264,23 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 			p.pause.doubtful, p.pause.path, p.pause.began, p.pause.tried = true, pm.path, now, false
 			p.paused(now, Event{Cause: CausePause, Wait: wait, InARow: b.n})
 		}
+	}
+}
+
+// asked takes in that what shares pm's quota is to be left alone for a while,
+// though nothing was refused.
+func (p *partition) asked(now time.Time, wait time.Duration) {
+	e := Event{Cause: CausePause, Wait: wait, Timed: true}
+	if most := p.origin.limits.MaxRetryAfter; wait > most {
+		e.Wait, e.Capped = most, true
+	}
+	longer := p.pause.holds(now)
+	if !p.pause.extend(now.Add(e.Wait)) {
+		return
+	}
+	p.pause.doubtful, p.news = false, true
+	if !longer {
+		p.paused(now, e)
 	}
 }
 

@@ -33,6 +33,8 @@ type Permit struct {
 	older, younger *Permit // in the partition's flights
 
 	body    io.ReadCloser // the response's, once it came
+	looked  bool          // the dialects read from bodies have had its beginning
+	look    *bodyLook     // they are yet to have it; nil: there are none
 	counts  bool          // a policy counts its bytes
 	watched bool          // and a Transport sees them pass
 	slots   bool          // its origin has slots that can run out
@@ -80,14 +82,17 @@ func (pm *Permit) Observe(resp *http.Response) Announcement {
 	if pm.p == nil {
 		return ParseAnnouncement(resp, now)
 	}
-	a := parse(pm.p.origin.name, resp, now, pm.p.origin.reg.config.Dialects)
+	r := pm.p.origin.reg
+	a, looked := parseLooking(r.spokenAt(pm.p.origin, resp.Request), resp, now, r.config.Dialects)
+	pm.looked = pm.looked || looked
 	pm.learn(now, resp.StatusCode, &a)
 	return a
 }
 
 // Learn takes in limits or a refusal from anywhere else than a response's
 // status and fields: its body, a stream, a message out of band. It can be
-// called at any time before or after Observe.
+// called at any time before or after Observe. A RetryAfter holds what shares
+// the quota for that long, whether or not anything was refused.
 func (pm *Permit) Learn(a Announcement) { pm.learn(time.Now(), 0, &a) }
 
 // learn is Observe's and Learn's common part; status 0 is no answer.

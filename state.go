@@ -14,6 +14,8 @@ type origin struct {
 	reg  *Registry
 	name string
 
+	bodies []*Dialect // that read the bodies of its answers; never changed
+
 	mu         sync.Mutex
 	gone       bool // forgotten: look the origin up again
 	limits     *Limits
