@@ -16,6 +16,9 @@ type holderKey struct{}
 // bytes have to be counted or a request made on its behalf could wait for
 // the slot it holds.
 func (pm *Permit) outgoing(req *http.Request) *http.Request {
+	if pm.counts {
+		pm.watched = true
+	}
 	count := pm.counts && req.Body != nil && req.Body != http.NoBody
 	if !count && !pm.slots {
 		return req

@@ -27,6 +27,7 @@ func (p *partition) hear(now time.Time, pm *Permit, status int, a *Announcement)
 			case a.Cached:
 				c.slot.refund(now, c)
 				c.n = 0
+				pm.counts = false // nor do its bytes
 			default:
 				c.slot.settle(now, pm.start, c)
 			}
@@ -113,10 +114,7 @@ func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement, fir
 		if bucket != "" {
 			buckets = append(buckets, bucket)
 		}
-		s := p.slotIn(bucket, lim.Policy, lim.PartitionKey)
-		if s == nil && lim.PartitionKey != "" {
-			s = p.slotIn("", lim.Policy, "") // the policy names no partition key
-		}
+		s := p.limited(bucket, &lim)
 		made := s == nil || s.lastSaid.Equal(now) && s.ledger.said.IsZero()
 		if s == nil {
 			s = p.announced(now, Policy{Name: lim.Policy, Unit: cmp.Or(lim.Unit, UnitRequests), PartitionKey: lim.PartitionKey}, bucket)
@@ -126,9 +124,20 @@ func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement, fir
 		}
 		s.lastSaid, s.onRefusals = now, a.Refused && (made || s.onRefusals)
 		told = told || lim.Remaining >= 0
+		s.mostSaid = max(s.mostSaid, lim.Remaining)
 		p.hearLimit(now, pm, s, lim, a.Refused, a.Date)
 	}
 	return told, p.belongs(now, pm, a, buckets, first)
+}
+
+// limited returns the slot that a service limit of a budget is about, nil where
+// there is none.
+func (p *partition) limited(bucket string, lim *ServiceLimit) *slot {
+	s := p.slotIn(bucket, lim.Policy, lim.PartitionKey)
+	if s == nil && lim.PartitionKey != "" {
+		s = p.slotIn("", lim.Policy, "") // the policy names no partition key
+	}
+	return s
 }
 
 func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLimit, refused bool, date time.Time) {
@@ -263,7 +272,7 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 	}
 	switch {
 	case hint > 0:
-		p.refusedUntil(now, hint, fresh, whole, b.n, a, l, counted)
+		p.refusedUntil(now, pm, hint, fresh, whole, b.n, a, l, counted)
 	case p.inFlightLearned() != nil:
 		// It goes again when another one ends.
 	case limit && p.learner.low > 0:
@@ -344,20 +353,35 @@ func hintOf(a *Announcement, ignoreFields bool) time.Duration {
 	return hint
 }
 
+// hintBeside is hintOf for those limits that no ledger keeps to: what they
+// count, nobody on this side can count, or it has no window.
+func (p *partition) hintBeside(pm *Permit, a *Announcement) time.Duration {
+	var hint time.Duration
+	for i := range a.Limits {
+		l := &a.Limits[i]
+		if s := p.limited(p.bucketOf(pm, a, l.Policy, l.PartitionKey), l); l.Remaining == 0 && (s == nil || !s.closes()) {
+			hint = max(hint, l.Reset)
+		}
+	}
+	return hint
+}
+
 // refusedUntil holds what shares the refused quota for as long as a refusal
 // asks: the policies a problem document names, else the lane l, or where that
 // is nil the partition, for a 503 the origin.
-func (p *partition) refusedUntil(now time.Time, hint time.Duration, fresh, whole bool, inARow int, a *Announcement, l, counted *lane) {
+func (p *partition) refusedUntil(now time.Time, pm *Permit, hint time.Duration, fresh, whole bool, inARow int, a *Announcement, l, counted *lane) {
 	o := p.origin
+	if a.RetryAfter <= 0 && !whole {
+		if hint = p.hintBeside(pm, a); hint <= 0 {
+			return // the ledgers have it from the fields
+		}
+	}
 	most := o.limits.MaxRetryAfter
 	e := Event{Cause: CausePause, Wait: hint, Timed: true, Whole: whole, InARow: inARow}
 	if hint > most {
 		hint, e.Wait, e.Capped = most, most, true
 	}
 	until := now.Add(hint)
-	if a.RetryAfter <= 0 && !whole {
-		return // the ledger has it from the fields
-	}
 	if fresh {
 		until = until.Add(pauseJitter(hint))
 	}
@@ -396,7 +420,7 @@ func (p *partition) refusedUntil(now time.Time, hint time.Duration, fresh, whole
 // that hold a lane, and reports whether there are any such.
 func (p *partition) closeViolated(until time.Time, a *Announcement, l *lane) (any bool) {
 	for _, s := range p.slots {
-		if s.source == SourceAnnounced && slices.Contains(a.Violated, s.policy.Name) && s.enforced() && s.holds(l) {
+		if s.source == SourceAnnounced && slices.Contains(a.Violated, s.policy.Name) && s.closes() && s.holds(l) {
 			s.ledger.closed = latest(s.ledger.closed, until)
 			p.news, any = true, true
 		}

@@ -82,6 +82,9 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 			continue
 		}
 		n := p.cost(s, a)
+		if s.policy.Unit == UnitContentBytes {
+			n = max(n, min(a.cost(UnitContentBytes, 1), 1)) // how many nobody knows is not none
+		}
 		if pl.units != nil {
 			n += pl.units[i]
 			if first.After(now) {

@@ -39,6 +39,7 @@ type Permit struct {
 	looked  bool          // the dialects read from bodies have had its beginning
 	look    *bodyLook     // they are yet to have it; nil: there are none
 	counts  bool          // a policy counts its bytes
+	watched bool          // and a Transport sees them pass
 	slots   bool          // its origin has slots that can run out
 	content atomic.Int64  // bytes of the request's and the response's content
 }
@@ -187,7 +188,7 @@ func (pm *Permit) gone() {
 // bytes is how much content the request and its response held, -1 where
 // nobody counted.
 func (pm *Permit) bytes() int64 {
-	if !pm.counts {
+	if !pm.counts || !pm.watched {
 		return -1
 	}
 	return pm.content.Load()

@@ -82,7 +82,7 @@ local expires = now
 -- "window quota unit index [*n] step [*n] …", steps from one index to the next.
 
 local function grain(w, quota)
-  if quota > 0 and quota <= 100 then return 1 end
+  if quota > 0 and quota <= 100 then return ceil(w / 100000) end
   return ceil(w / 100)
 end
 
@@ -565,7 +565,7 @@ if judged then
 
   local function cap(list, quota, cost, name)
     local held = list.others + (list.mine and list.mine.held or 0)
-    if list.mine and not list.fresh then held = held - cost end
+    if list.mine and list.fresh == false then held = held - cost end
     left(quota - held)
     if held + cost > quota then
       hold(min(now + 250000, max(list.waitable, now + 1000)), 'concurrency', name)
@@ -786,7 +786,7 @@ if q['do'] ~= 'check' then
       set[#set + 1] = field
       set[#set + 1] = write(l)
     end
-    if l.k > 0 then expires = max(expires, l.i[l.k] * l.g + l.w) end
+    if l.k > 0 and field ~= 'u' then expires = max(expires, l.i[l.k] * l.g + l.w) end
   end
   for _, b in ipairs(buckets) do
     if b.dirty then
