@@ -80,7 +80,7 @@ func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 	if m := &l.marks; l.low > 0 && l.accepted-m[1].n >= max(4*l.cycle, markEvery) {
 		m[0], m[1] = m[1], mark{now, l.accepted}
 	}
-	if p.queue.len > 0 || pm.waited > 0 {
+	if p.queued() > 0 || pm.waited > 0 {
 		l.pressed++
 	}
 	if s := p.inFlightLearned(); s != nil && l.pressed >= l.levelPatience(s.policy.Quota) {

@@ -13,10 +13,13 @@ import (
 type Permit struct {
 	p       *partition // nil: the origin is unlimited, and the permit counts nothing
 	start   time.Time
+	method  string
 	path    string
 	number  uint64
 	attempt int
-	serial  uint32 // of the opening it went under
+	serial  uint32 // of the opening it went under …
+	lane    *lane  // … with those of the same budgets; nil: none known …
+	ahead   uint32 // … under that lane's opening
 	waited  time.Duration
 	level   int   // unanswered requests of the partition when it went, itself included
 	grant   Grant // of a shared ledger; nil: there is none
@@ -124,7 +127,7 @@ func (pm *Permit) Remaining() int64 {
 	o := pm.p.origin
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return pm.p.remaining(time.Now())
+	return pm.p.remaining(time.Now(), pm.lane)
 }
 
 // Release ends the permit: the request is over, its response's body read or
@@ -163,7 +166,7 @@ func (pm *Permit) end(unsent bool) {
 	if !pm.answered {
 		pm.answered = true
 		p.unanswered--
-		p.opening.gone(pm.serial)
+		pm.gone()
 	}
 	if !unsent {
 		o.lastEnd = now
@@ -172,6 +175,14 @@ func (pm *Permit) end(unsent bool) {
 	}
 	p.touch(now)
 	p.wake(now)
+}
+
+// gone says that the permit's request is answered, or never will be.
+func (pm *Permit) gone() {
+	pm.p.opening.gone(pm.serial)
+	if pm.lane != nil {
+		pm.lane.opening.gone(pm.ahead)
+	}
 }
 
 // bytes is how much content the request and its response held, -1 where

@@ -39,6 +39,8 @@ type slot struct {
 	terms  Policy // policy as it is kept to: with a window inferred where none was said
 	source Source
 
+	bucketName string // of the budget it belongs to, which holds requests of that alone; "": it holds all
+
 	ledger ledger        // announced: what answers said; configured: own use
 	bucket *rate.Limiter // where it is a token bucket
 	plan   plan          // how its units are spread over the window
