@@ -243,10 +243,10 @@ func rateOf(n int64, d time.Duration) float64 {
 // pace is how fast requests go now, in requests per second.
 func (l *learner) pace() float64 {
 	base := l.low
-	if l.high > near*l.low { // between the bounds: doubling within half a cycle, or four where it was a good one
+	if l.high > near*l.low { // between the bounds: doubling within half a cycle, or a few where it was a good one
 		speed := 2.0
 		if l.cycle >= enough {
-			speed = 0.25
+			speed = 0.4
 		}
 		base = min(l.low*math.Exp2(min(speed*float64(l.pressed)/float64(l.cycle), 30)), l.high) // high may be +Inf
 		if base < l.high {

@@ -420,8 +420,12 @@ func (b *book) fillAsk(q *question, first *ask) {
 	if m.window > 0 {
 		hold = min(hold, time.Duration(m.window/40)*time.Microsecond)
 	}
-	if m.single || hold <= 0 {
+	switch {
+	case m.single:
 		q.Need, q.Imm = 1, 1
+		return
+	case hold <= 0:
+		q.Need = q.Imm // who has asked, and nothing in advance
 		return
 	}
 	if n := b.rate * hold.Seconds(); n >= worthALease {
