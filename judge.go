@@ -71,7 +71,15 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 		v.await(now, CauseConcurrency, "")
 	}
 	for i, s := range p.slots {
-		if !s.enforced() || !s.holds(a.lane) {
+		if !s.holds(a.lane) {
+			continue
+		}
+		if !s.enforced() {
+			if at, closed := s.shut(now); closed {
+				v.hold(at, CausePolicy, s.policy.Name)
+			} else if !at.IsZero() {
+				p.openBucket(now, s.bucketName)
+			}
 			continue
 		}
 		if s.turn(now) {

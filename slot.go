@@ -110,6 +110,35 @@ func (s *slot) enforced() bool {
 // closes reports whether the slot's ledger can hold requests until an instant.
 func (s *slot) closes() bool { return s.enforced() && s.policy.Unit != UnitConcurrentRequests }
 
+// show takes in what is said of a policy whose units nobody on this side can
+// count. It holds nothing, save where a service's own dialect states it in a unit
+// that all requests cost, and nothing is left: then until the reset named,
+// or until a request sent since is answered otherwise.
+func (s *slot) show(now, start time.Time, lim *ServiceLimit, known bool, most time.Duration) {
+	l := &s.ledger
+	if lim.Remaining >= 0 {
+		l.stated, l.left = true, lim.Remaining
+	}
+	switch {
+	case known && (s.policy.Unit == "tokens" || s.policy.Unit == "percent") && lim.Remaining == 0 && lim.Reset > 0:
+		l.said = now
+		l.closed = latest(l.closed, now.Add(min(lim.Reset, most)))
+	case lim.Remaining > 0 && start.After(l.said):
+		l.closed = time.Time{}
+	}
+}
+
+// shut returns the instant until which such a policy holds everything, and
+// whether that is yet to come; the zero Time where it holds nothing. That it is
+// over is reported once.
+func (s *slot) shut(now time.Time) (until time.Time, closed bool) {
+	until = s.ledger.closed
+	if closed = now.Before(until); !closed {
+		s.ledger.closed = time.Time{}
+	}
+	return until, closed
+}
+
 // most is the largest number of units one request can take of the slot:
 // whoever asks for more waits for the whole quota.
 func (s *slot) most() int64 {
