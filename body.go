@@ -16,6 +16,9 @@ type holderKey struct{}
 // bytes have to be counted or a request made on its behalf could wait for
 // the slot it holds.
 func (pm *Permit) outgoing(req *http.Request) *http.Request {
+	if pm.counts {
+		pm.watched = true
+	}
 	count := pm.counts && req.Body != nil && req.Body != http.NoBody
 	if !count && !pm.slots {
 		return req
@@ -69,6 +72,9 @@ func (pm *Permit) follow(resp *http.Response) {
 		}
 	default:
 		pm.body = resp.Body
+		if o := pm.p.origin; !pm.looked && (o.bodies != nil || o.reg.config.Origin != nil) {
+			pm.lookOn(resp)
+		}
 		resp.Body = (*followedBody)(pm)
 	}
 }
@@ -81,6 +87,9 @@ func (b *followedBody) Read(p []byte) (int, error) {
 	if n > 0 && b.counts {
 		b.content.Add(int64(n))
 	}
+	if b.look != nil {
+		b.look.see((*Permit)(b), p[:n], err != nil)
+	}
 	if err != nil {
 		(*Permit)(b).Release()
 	}
@@ -89,6 +98,9 @@ func (b *followedBody) Read(p []byte) (int, error) {
 
 func (b *followedBody) Close() error {
 	defer (*Permit)(b).Release()
+	if b.look != nil {
+		b.look.see((*Permit)(b), nil, true)
+	}
 	return b.body.Close()
 }
 

@@ -301,3 +301,31 @@ func TestOthersAreLeftWhatTheyUse(t *testing.T) {
 		}
 	}
 }
+
+// Numbers may move up or down at any time; what is announced now counts.
+func TestQuotaThatIsCutAndRaisedIsFollowed(t *testing.T) {
+	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.SlidingWindow, heedtest.TokenBucket} {
+		policy := heedtest.Policy{Name: "p", Quota: 50, Window: 5 * time.Second}
+		var cut, raised heedtest.Tally
+		load{heedtest.Config{Algorithm: algorithm, Policies: []heedtest.Policy{policy}, Latency: heedtest.RoundTrip(50 * time.Millisecond)}, 16, 40,
+			func(o *heedtest.Origin, _ *heed.Registry) {
+				set := func(quota int64) (after heedtest.Tally) {
+					policy.Quota = quota
+					o.SetPolicies(policy)
+					time.Sleep(20 * time.Second)
+					o.ResetTally()
+					time.Sleep(30 * time.Second)
+					return o.Tally()
+				}
+				time.Sleep(27 * time.Second)
+				cut = set(10)
+				raised = set(50)
+			}}.play(t)
+		if cut.Accepted < 50 || cut.Refused > 0 {
+			t.Errorf("%s: %d accepted of 60 after the cut, %d refused", algorithm, cut.Accepted, cut.Refused)
+		}
+		if raised.Accepted < 250 || raised.Refused > 0 {
+			t.Errorf("%s: %d accepted of 300 after the rise, %d refused", algorithm, raised.Accepted, raised.Refused)
+		}
+	}
+}

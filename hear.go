@@ -15,9 +15,9 @@ func (p *partition) hear(now time.Time, pm *Permit, status int, a *Announcement)
 	if first {
 		p.answered(now, pm)
 	}
-	told := false
+	told, l := false, (*lane)(nil)
 	if !o.limits.IgnoreHeaders {
-		told = p.hearPolicies(now, pm, a)
+		told, l = p.hearPolicies(now, pm, a, first)
 	}
 	if first {
 		for i := range pm.charges {
@@ -27,6 +27,7 @@ func (p *partition) hear(now time.Time, pm *Permit, status int, a *Announcement)
 			case a.Cached:
 				c.slot.refund(now, c)
 				c.n = 0
+				pm.counts = false // nor do its bytes
 			default:
 				c.slot.settle(now, pm.start, c)
 			}
@@ -38,7 +39,9 @@ func (p *partition) hear(now time.Time, pm *Permit, status int, a *Announcement)
 	}
 	switch {
 	case a.Refused:
-		p.refused(now, pm, status, a)
+		p.refused(now, pm, status, a, l)
+	case status == 0 && a.RetryAfter > 0:
+		p.asked(now, pm, a, l)
 	case first && status < 500:
 		p.accepted(now, pm, told)
 	}
@@ -47,7 +50,7 @@ func (p *partition) hear(now time.Time, pm *Permit, status int, a *Announcement)
 		if a.Refused {
 			kind = EventRefused
 		}
-		p.emit(Event{Kind: kind, Time: now, Status: status, Latency: now.Sub(pm.start), Attempt: pm.attempt, Remaining: p.remaining(now)})
+		p.emit(Event{Kind: kind, Time: now, Status: status, Latency: now.Sub(pm.start), Attempt: pm.attempt, Remaining: p.remaining(now, p.laneNow(pm, l))})
 	}
 }
 
@@ -55,7 +58,7 @@ func (p *partition) hear(now time.Time, pm *Permit, status int, a *Announcement)
 func (p *partition) answered(now time.Time, pm *Permit) {
 	pm.answered = true
 	p.unanswered--
-	p.opening.gone(pm.serial)
+	pm.gone()
 	p.slowest = max(now.Sub(pm.start), p.slowest-p.slowest/8)
 }
 
@@ -76,14 +79,22 @@ func (p *partition) accepted(now time.Time, pm *Permit, told bool) {
 	p.cap.well()
 	p.learnAccepted(now, pm)
 	p.opening.well(now, pm.start, pm.serial, told)
+	if l := pm.lane; l != nil {
+		l.opening.well(now, pm.start, pm.ahead, told)
+		if pm.start.After(l.backoff.began) {
+			l.backoff.over()
+		}
+	}
 	if p.opening.limit == 0 && len(o.known) == 0 {
 		o.opened = true
 	}
 }
 
 // hearPolicies takes in the policies and service limits of an announcement;
-// it reports whether a remaining count was among them.
-func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement) (told bool) {
+// it reports whether a remaining count was among them, and the lane of the
+// budgets it names. first: it is the answer to pm's request.
+func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement, first bool) (told bool, l *lane) {
+	var buckets []string
 	if !a.Date.IsZero() {
 		p.origin.clock.hear(now, pm.start, a.Date)
 	}
@@ -92,25 +103,41 @@ func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement) (to
 			pol.Unit = UnitRequests
 		}
 		pol.Burst = 0
-		p.announced(now, pol)
+		bucket := p.bucketOf(pm, a, pol.Name, pol.PartitionKey)
+		if bucket != "" {
+			buckets = append(buckets, bucket)
+		}
+		p.announced(now, pol, bucket)
 	}
 	for _, lim := range a.Limits {
-		s := p.slot(SourceAnnounced, lim.Policy, lim.PartitionKey, "")
-		if s == nil && lim.PartitionKey != "" {
-			s = p.slot(SourceAnnounced, lim.Policy, "", "") // the policy names no partition key
+		bucket := p.bucketOf(pm, a, lim.Policy, lim.PartitionKey)
+		if bucket != "" {
+			buckets = append(buckets, bucket)
 		}
+		s := p.limited(bucket, &lim)
 		made := s == nil || s.lastSaid.Equal(now) && s.ledger.said.IsZero()
 		if s == nil {
-			s = p.announced(now, Policy{Name: lim.Policy, Unit: cmp.Or(lim.Unit, UnitRequests), PartitionKey: lim.PartitionKey})
+			s = p.announced(now, Policy{Name: lim.Policy, Unit: cmp.Or(lim.Unit, UnitRequests), PartitionKey: lim.PartitionKey}, bucket)
 		}
 		if s == nil {
 			continue
 		}
 		s.lastSaid, s.onRefusals = now, a.Refused && (made || s.onRefusals)
 		told = told || lim.Remaining >= 0
+		s.mostSaid = max(s.mostSaid, lim.Remaining)
 		p.hearLimit(now, pm, s, lim, a.Refused, a.Date)
 	}
-	return told
+	return told, p.belongs(now, pm, a, buckets, first)
+}
+
+// limited returns the slot that a service limit of a budget is about, nil where
+// there is none.
+func (p *partition) limited(bucket string, lim *ServiceLimit) *slot {
+	s := p.slotIn(bucket, lim.Policy, lim.PartitionKey)
+	if s == nil && lim.PartitionKey != "" {
+		s = p.slotIn("", lim.Policy, "") // the policy names no partition key
+	}
+	return s
 }
 
 func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLimit, refused bool, date time.Time) {
@@ -168,13 +195,14 @@ const mostSlots = 64
 
 // announced returns the slot of a policy that was announced, made or changed
 // to fit; nil where there are too many.
-func (p *partition) announced(now time.Time, pol Policy) *slot {
-	s := p.slot(SourceAnnounced, pol.Name, pol.PartitionKey, "")
+func (p *partition) announced(now time.Time, pol Policy, bucket string) *slot {
+	s := p.slotIn(bucket, pol.Name, pol.PartitionKey)
 	switch {
 	case s == nil && len(p.slots) >= mostSlots:
 		return nil
 	case s == nil:
 		s = newSlot(pol, SourceAnnounced)
+		s.bucketName = bucket
 		p.slots = append(p.slots, s)
 		p.charge(now, s)
 	case s.policy != pol:
@@ -185,15 +213,17 @@ func (p *partition) announced(now time.Time, pol Policy) *slot {
 	}
 	s.lastSaid = now
 	p.news = true
-	p.origin.know(pol)
+	p.origin.know(knownPolicy{pol, bucket})
 	p.emit(Event{Kind: EventLearned, Time: now, Policy: pol.Name, Quota: pol.Quota, Window: pol.Window, Unit: pol.Unit, Remaining: -1})
 	return s
 }
 
 // know remembers a policy for partitions to come.
-func (o *origin) know(pol Policy) {
+func (o *origin) know(pol knownPolicy) {
 	o.opened = false
-	i := slices.IndexFunc(o.known, func(k Policy) bool { return k.Name == pol.Name && k.PartitionKey == pol.PartitionKey })
+	i := slices.IndexFunc(o.known, func(k knownPolicy) bool {
+		return k.Name == pol.Name && k.PartitionKey == pol.PartitionKey && k.bucket == pol.bucket
+	})
 	switch {
 	case i >= 0:
 		o.known[i] = pol
@@ -209,16 +239,17 @@ func (p *partition) fade(now time.Time) {
 		if !s.faded(now) {
 			return false
 		}
-		o.known = slices.DeleteFunc(o.known, func(k Policy) bool {
-			return k.Name == s.policy.Name && k.PartitionKey == s.policy.PartitionKey
+		o.known = slices.DeleteFunc(o.known, func(k knownPolicy) bool {
+			return k.Name == s.policy.Name && k.PartitionKey == s.policy.PartitionKey && k.bucket == s.bucketName
 		})
 		p.news = true
 		return true
 	})
 }
 
-// refused takes in that pm's request was turned away for a limit.
-func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announcement) {
+// refused takes in that pm's request was turned away for a limit. l is the lane
+// of the budgets the answer names.
+func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announcement, l *lane) {
 	o := p.origin
 	p.refusals++
 	whole := status == 503
@@ -226,16 +257,22 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 	if whole {
 		b = &o.backoff
 	}
+	counted := p.laneNow(pm, l)
+	if whole || !p.scoped(pm, a, l) {
+		l = nil
+	} else {
+		b = &l.backoff
+	}
 	before := b.began
 	fresh := b.event(now, pm.start) && !pm.doubted
 	hint := hintOf(a, o.limits.IgnoreHeaders)
-	limit := !p.explains(a) && p.suspects(now, pm, status)
+	limit := l == nil && !p.explains(a) && p.suspects(now, pm, status)
 	if limit {
 		p.learnRefused(now, pm, fresh, hint > 0, whole && hint > 0)
 	}
 	switch {
 	case hint > 0:
-		p.refusedUntil(now, hint, fresh, whole, b.n, a)
+		p.refusedUntil(now, pm, hint, fresh, whole, b.n, a, l, counted)
 	case p.inFlightLearned() != nil:
 		// It goes again when another one ends.
 	case limit && p.learner.low > 0:
@@ -253,6 +290,37 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 			p.pause.doubtful, p.pause.path, p.pause.began, p.pause.tried = true, pm.path, now, false
 			p.paused(now, Event{Cause: CausePause, Wait: wait, InARow: b.n})
 		}
+	}
+}
+
+// asked takes in that what shares pm's quota is to be left alone for a while,
+// though nothing was refused.
+// Where the budget has no name it is that of requests to the same method of
+// the API.
+func (p *partition) asked(now time.Time, pm *Permit, a *Announcement, l *lane) {
+	if l == nil && !a.Global && !p.origin.limits.IgnoreHeaders {
+		key := pm.route()
+		if t := p.origin.routes; t != nil && t.known[key] != "" {
+			key = t.known[key]
+		}
+		p.learnRoute(now, pm, key)
+		l = p.lane(now, key)
+	}
+	e := Event{Cause: CausePause, Wait: a.RetryAfter, Timed: true}
+	if most := p.origin.limits.MaxRetryAfter; e.Wait > most {
+		e.Wait, e.Capped = most, true
+	}
+	held := &p.pause
+	if l != nil {
+		held, e.Bucket = &l.pause, l.shown()
+	}
+	longer := held.holds(now)
+	if !held.extend(now.Add(e.Wait)) {
+		return
+	}
+	held.doubtful, p.news = false, true
+	if !longer {
+		p.paused(now, e)
 	}
 }
 
@@ -285,29 +353,47 @@ func hintOf(a *Announcement, ignoreFields bool) time.Duration {
 	return hint
 }
 
+// hintBeside is hintOf for those limits that no ledger keeps to: what they
+// count, nobody on this side can count, or it has no window.
+func (p *partition) hintBeside(pm *Permit, a *Announcement) time.Duration {
+	var hint time.Duration
+	for i := range a.Limits {
+		l := &a.Limits[i]
+		if s := p.limited(p.bucketOf(pm, a, l.Policy, l.PartitionKey), l); l.Remaining == 0 && (s == nil || !s.closes()) {
+			hint = max(hint, l.Reset)
+		}
+	}
+	return hint
+}
+
 // refusedUntil holds what shares the refused quota for as long as a refusal
-// asks: the policies a problem document names, else the partition, for a 503
-// the origin.
-func (p *partition) refusedUntil(now time.Time, hint time.Duration, fresh, whole bool, inARow int, a *Announcement) {
+// asks: the policies a problem document names, else the lane l, or where that
+// is nil the partition, for a 503 the origin.
+func (p *partition) refusedUntil(now time.Time, pm *Permit, hint time.Duration, fresh, whole bool, inARow int, a *Announcement, l, counted *lane) {
 	o := p.origin
+	if a.RetryAfter <= 0 && !whole {
+		if hint = p.hintBeside(pm, a); hint <= 0 {
+			return // the ledgers have it from the fields
+		}
+	}
 	most := o.limits.MaxRetryAfter
 	e := Event{Cause: CausePause, Wait: hint, Timed: true, Whole: whole, InARow: inARow}
 	if hint > most {
 		hint, e.Wait, e.Capped = most, most, true
 	}
 	until := now.Add(hint)
-	if a.RetryAfter <= 0 && !whole {
-		return // the ledger has it from the fields
-	}
 	if fresh {
 		until = until.Add(pauseJitter(hint))
 	}
-	if !whole && p.closeViolated(until, a) {
+	if !whole && p.closeViolated(until, a, counted) {
 		return
 	}
 	held := &p.pause
-	if whole {
+	switch {
+	case whole:
 		held = &o.pause
+	case l != nil:
+		held, e.Bucket = &l.pause, l.shown()
 	}
 	longer := held.holds(now)
 	if !held.extend(until) {
@@ -319,6 +405,8 @@ func (p *partition) refusedUntil(now time.Time, hint time.Duration, fresh, whole
 			q.news = true
 			q.opening.restart(now)
 		}
+	} else if l != nil {
+		l.opening.restart(now)
 	} else {
 		p.opening.restart(now)
 	}
@@ -328,11 +416,11 @@ func (p *partition) refusedUntil(now time.Time, hint time.Duration, fresh, whole
 	p.news = true
 }
 
-// closeViolated closes the policies that a problem document names, and
-// reports whether there are any such.
-func (p *partition) closeViolated(until time.Time, a *Announcement) (any bool) {
+// closeViolated closes the policies that a problem document names, of those
+// that hold a lane, and reports whether there are any such.
+func (p *partition) closeViolated(until time.Time, a *Announcement, l *lane) (any bool) {
 	for _, s := range p.slots {
-		if s.source == SourceAnnounced && slices.Contains(a.Violated, s.policy.Name) && s.enforced() {
+		if s.source == SourceAnnounced && slices.Contains(a.Violated, s.policy.Name) && s.closes() && s.holds(l) {
 			s.ledger.closed = latest(s.ledger.closed, until)
 			p.news, any = true, true
 		}
@@ -366,6 +454,11 @@ func (p *partition) unpause(now time.Time) {
 		}
 		p.emit(Event{Kind: EventResumed, Time: now})
 	}
+	for _, l := range p.lanes {
+		if l.pause.over(now) {
+			p.emit(Event{Kind: EventResumed, Time: now, Bucket: l.shown()})
+		}
+	}
 	if manual := o.pause.manual; o.pause.over(now) {
 		o.stirred = true
 		p.emit(Event{Kind: EventResumed, Time: now, Whole: true, Manual: manual})
@@ -379,11 +472,12 @@ func (p *partition) passesDoubt(a *ask) bool {
 	return p.pause.doubtful && !p.pause.tried && (p.learner.testing && p.unanswered == 0 || a.path != p.pause.path)
 }
 
-// remaining returns the least left over all policies; -1: unknown.
-func (p *partition) remaining(now time.Time) int64 {
+// remaining returns the least left over all policies that hold a lane; -1:
+// unknown.
+func (p *partition) remaining(now time.Time, l *lane) int64 {
 	least := int64(-1)
 	for _, s := range p.slots {
-		if !s.enforced() || s.policy.Unit == UnitContentBytes {
+		if !s.enforced() || !s.holds(l) || s.policy.Unit == UnitContentBytes {
 			continue
 		}
 		if r := s.remaining(now); r >= 0 && r < unlimited/2 && (least < 0 || r < least) {

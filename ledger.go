@@ -40,7 +40,9 @@ type ledger struct {
 	blind      int           // statements in a row with nothing left and no reset
 	quickest   time.Duration // of recent answers
 
-	shape   shape
+	shape     shape
+	piecemeal bool // after a stop the quota was not whole again, though the reset had passed
+
 	foreign int64 // of a sliding window: units others use
 	fits    int   // answers in a row that speak for a sliding window
 	gains   int   // answers that speak for a steady refill
@@ -150,7 +152,7 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 		return p.Quota - l.inEpoch
 	}
 	room := p.Quota - l.own.used(now, p.Window)
-	if l.fresh {
+	if l.fresh && !l.piecemeal {
 		room = max(room, p.Quota-l.inEpoch)
 	}
 	return room
@@ -289,6 +291,13 @@ func (l *ledger) settle(now, start time.Time, c *charge, p *Policy) {
 	l.answered += c.n
 }
 
+// anew forgets what was said of another quota, so that the next word counts
+// by itself.
+func (l *ledger) anew() {
+	l.stated, l.fresh, l.left, l.inEpoch = false, true, 0, 0
+	l.others, l.othersSeen, l.foreign = 0, false, 0
+}
+
 // hear takes in what the answer to the request c, sent at start, says at now.
 // No wait it asks for is longer than atMost; hear reports whether one was.
 func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, atMost time.Duration) (capped bool) {
@@ -322,6 +331,9 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	}
 	if s.remaining < 0 {
 		return capped
+	}
+	if s.refused && l.fresh && !l.stated && c.epoch == l.epoch && l.inEpoch < p.Quota*9/10 {
+		l.piecemeal = true
 	}
 	r := s.remaining
 	if p.Quota > 0 {

@@ -39,6 +39,8 @@ type slot struct {
 	terms  Policy // policy as it is kept to: with a window inferred where none was said
 	source Source
 
+	bucketName string // of the budget it belongs to, which holds requests of that alone; "": it holds all
+
 	ledger ledger        // announced: what answers said; configured: own use
 	bucket *rate.Limiter // where it is a token bucket
 	plan   plan          // how its units are spread over the window
@@ -46,7 +48,8 @@ type slot struct {
 
 	inFlight   int64     // units of requests whose bodies are not over yet
 	lastSaid   time.Time // announced: when last …
-	onRefusals bool      // … and only ever by refusals
+	onRefusals bool      // … and only ever by refusals …
+	mostSaid   int64     // … and the most that was said to be left
 	estimate   int64     // content-bytes: what a request is taken to cost
 	resetSaid  time.Time // as announced, for show
 	capped     bool      // the latest reset was too far off to wait for, and that was told
@@ -61,6 +64,9 @@ func newSlot(p Policy, s Source) *slot {
 // resize changes a slot's quota and window while its books go on.
 func (s *slot) resize(p Policy) {
 	known := s.terms.Window
+	if s.terms.Quota > 0 && s.terms.Quota != p.Quota {
+		s.ledger.anew()
+	}
 	s.policy, s.terms = p, p
 	if p.Window == 0 && s.source == SourceAnnounced {
 		s.terms.Window = known
@@ -100,6 +106,9 @@ func (s *slot) enforced() bool {
 	}
 	return false
 }
+
+// closes reports whether the slot's ledger can hold requests until an instant.
+func (s *slot) closes() bool { return s.enforced() && s.policy.Unit != UnitConcurrentRequests }
 
 // most is the largest number of units one request can take of the slot:
 // whoever asks for more waits for the whole quota.
@@ -201,9 +210,23 @@ func (s *slot) over(now, start time.Time, c *charge, bytes int64) {
 	s.settle(now, start, c)
 	s.inFlight -= c.n
 	if s.policy.Unit == UnitContentBytes && bytes >= 0 {
-		s.ledger.correct(now, start, c, bytes, &s.terms)
+		if s.bucket != nil {
+			s.correct(now, bytes-c.n)
+		} else {
+			s.ledger.correct(now, start, c, bytes, &s.terms)
+		}
 		s.estimate = max(bytes, s.estimate-s.estimate/8)
 	}
+}
+
+// correct takes more units of a bucket than were taken, be it into debt, or
+// gives some back.
+func (s *slot) correct(now time.Time, more int64) {
+	burst := s.bucket.Burst()
+	s.bucket.SetBurstAt(now, int(max(more, int64(burst)))) // no more than that can be taken at once
+	s.bucket.ReserveN(now, int(more))
+	s.bucket.SetBurstAt(now, burst)
+	s.bucket.AllowN(now, 0) // never above the burst
 }
 
 // correct replaces an estimate of bytes by what they were.
@@ -216,6 +239,10 @@ func (l *ledger) correct(now, start time.Time, c *charge, n int64, p *Policy) {
 	}
 	l.sent += more
 	l.answered += more
+	if more < 0 {
+		l.own.less(now, start, -more, p.Window)
+		return
+	}
 	l.own.inFlight += more
 	l.own.done(now, start, more, p.Quota, p.Window)
 }
@@ -264,12 +291,13 @@ func (s *slot) rest(now time.Time) time.Time {
 
 // faded reports whether an announced policy has not been announced for so
 // long that it no longer holds: its window has passed, or some time where none
-// was stated. One that is announced by refusals alone holds on, for it is kept
-// to.
+// was stated, and no more is left than when it was. One that is announced by
+// refusals alone, or only where little is left, holds on, for it is kept to.
 func (s *slot) faded(now time.Time) bool {
 	window := s.terms.Window
 	orDefault(&window, windowless)
-	return s.source == SourceAnnounced && !s.onRefusals && now.Sub(s.lastSaid) > window && !now.Before(s.ledger.until())
+	return s.source == SourceAnnounced && !s.onRefusals && now.Sub(s.lastSaid) > window && !now.Before(s.ledger.until()) &&
+		s.remaining(now) <= s.mostSaid
 }
 
 // windowless is how long a policy without a window holds that is no longer

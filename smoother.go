@@ -107,7 +107,7 @@ func (s *slot) makeWay(velocity, rate float64) float64 {
 // paced reports whether demand would outrun what is left before the time
 // ahead is over. Once it has, half of that keeps it so.
 func (s *slot) paced(now time.Time, ahead time.Duration, waiting, left float64, sm *Smoothing) bool {
-	if sm.always() || s.ledger.othersSeen {
+	if sm.always() {
 		return true
 	}
 	want := waiting + s.demand.over(now, s.span(now), ahead)

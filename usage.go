@@ -49,6 +49,23 @@ func (u *usage) done(now, start time.Time, n, quota int64, window time.Duration)
 	u.log = append(u.log, use{start, now, now, n})
 }
 
+// less takes back n of the units that a request sent at start was counted
+// for, from the oldest uses that can be its own: those that come back last
+// stay.
+func (u *usage) less(now, start time.Time, n int64, window time.Duration) {
+	if now.Sub(start) >= window { // its own may have come back already
+		return
+	}
+	for i := range u.log {
+		if e := &u.log[i]; !e.last.Before(start) {
+			k := min(n, e.n)
+			e.n -= k
+			u.logged -= k
+			n -= k
+		}
+	}
+}
+
 func (u *usage) expire(now time.Time, window time.Duration) {
 	i := 0
 	for i < len(u.log) && now.Sub(u.log[i].last) >= window {

@@ -1,0 +1,95 @@
+package heed_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heedhttp/heed"
+)
+
+// sizes answers with bodies of so many bytes, one after the other.
+func sizes(fields []string, bytes ...int) baseFunc {
+	return respond(func(*http.Request) *http.Response {
+		n := bytes[0]
+		bytes = bytes[1:]
+		return reply(200, strings.Repeat("x", n), fields...)
+	})
+}
+
+// readAll makes a request and reads its answer to the end.
+func readAll(t *testing.T, tr *heed.Transport) {
+	t.Helper()
+	resp, err := tr.RoundTrip(request(example))
+	if err != nil {
+		t.Fatal(err)
+	}
+	io.Copy(io.Discard, resp.Body)
+	resp.Body.Close()
+}
+
+func TestEstimateOfBytesIsSettledWhenTheBodiesEnd(t *testing.T) {
+	for name, limit := range map[string]heed.Policy{
+		"window": {Quota: 2000, Window: time.Minute, Unit: heed.UnitContentBytes},
+		"bucket": {Quota: 1, Window: time.Minute, Burst: 2000, Unit: heed.UnitContentBytes},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRegistry(t, heed.Config{Default: heed.Limits{Policies: []heed.Policy{limit}, Smoothing: heed.Smoothing{Off: true}}})
+				tr := &heed.Transport{Registry: r, Base: sizes(nil, 900, 10, 10, 0, 700)}
+				for _, left := range []int64{1100, 1090, 1080, 1080, 380} {
+					readAll(t, tr)
+					if got := r.Snapshot()[0].Partitions[0].Policies[0].Remaining; got != left {
+						t.Fatalf("%d bytes left, want %d", got, left)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestBytesOfAnAnswerFromACacheAreFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{Default: heed.Limits{Policies: []heed.Policy{{Quota: 1000, Window: time.Minute, Unit: heed.UnitContentBytes}}}})
+		tr := &heed.Transport{Registry: r, Base: sizes([]string{"Age: 5"}, 900, 900)}
+		readAll(t, tr)
+		readAll(t, tr)
+		if left := r.Snapshot()[0].Partitions[0].Policies[0].Remaining; left != 1000 {
+			t.Errorf("%d bytes left, want 1000", left)
+		}
+	})
+}
+
+func TestNoBytesLeftHoldsThoseWhoseSizeIsUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{})
+		pm := acquire(t, r, request(example))
+		pm.Observe(answer(200, "RateLimit-Policy", `"b";q=1000;w=60;qu="content-bytes"`, "RateLimit", `"b";r=0;t=10`))
+		w := start(t.Context(), r, request(example))
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if !w.done() || w.at < 10*time.Second {
+			t.Errorf("the next request starts after %v, want 10s", w.at)
+		}
+		pm.Release()
+		w.permit.Release()
+	})
+}
+
+func TestBytesNobodyCountsAreSpentAsReserved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{Default: heed.Limits{Policies: []heed.Policy{{Quota: 1000, Window: time.Minute, Unit: heed.UnitContentBytes}}}})
+		pm, err := r.Acquire(heed.WithCost(t.Context(), heed.UnitContentBytes, 400), request(example))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pm.Observe(answer(200))
+		pm.Release()
+		if left := r.Snapshot()[0].Partitions[0].Policies[0].Remaining; left != 600 {
+			t.Errorf("%d bytes left, want 600", left)
+		}
+	})
+}
