@@ -263,7 +263,7 @@ func (p *partition) smooth(now time.Time) {
 			least, interval, policy = pace, micro(sm, s.policy.Window), s.policy.Name
 		}
 	}
-	p.smoother.set(now, least, interval, policy)
+	p.smoother.set(now, least, interval, policy, sm.always())
 }
 
 // admit takes what a costs of every limit, all at the instant it was judged.
