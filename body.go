@@ -72,6 +72,9 @@ func (pm *Permit) follow(resp *http.Response) {
 		}
 	default:
 		pm.body = resp.Body
+		if o := pm.p.origin; !pm.looked && (o.bodies != nil || o.reg.config.Origin != nil) {
+			pm.lookOn(resp)
+		}
 		resp.Body = (*followedBody)(pm)
 	}
 }
@@ -84,6 +87,9 @@ func (b *followedBody) Read(p []byte) (int, error) {
 	if n > 0 && b.counts {
 		b.content.Add(int64(n))
 	}
+	if b.look != nil {
+		b.look.see((*Permit)(b), p[:n], err != nil)
+	}
 	if err != nil {
 		(*Permit)(b).Release()
 	}
@@ -92,6 +98,9 @@ func (b *followedBody) Read(p []byte) (int, error) {
 
 func (b *followedBody) Close() error {
 	defer (*Permit)(b).Release()
+	if b.look != nil {
+		b.look.see((*Permit)(b), nil, true)
+	}
 	return b.body.Close()
 }
 

@@ -2,6 +2,7 @@ package heed
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -140,6 +141,26 @@ func bodyDialects(origin string, own []Dialect) []*Dialect {
 		}
 	})
 	return all
+}
+
+// addBody adds what dialects read from the beginning of a response's body to
+// what its fields said, and reports whether that was anything.
+func (a *Announcement) addBody(dialects []*Dialect, status int, h http.Header, body []byte) (said bool) {
+	for _, d := range dialects {
+		b, ok := d.Body(status, h, body)
+		if !ok {
+			continue
+		}
+		said = true
+		a.Policies = append(a.Policies, b.Policies...)
+		a.Limits = append(a.Limits, b.Limits...)
+		a.Violated = append(a.Violated, b.Violated...)
+		a.RetryAfter = max(a.RetryAfter, b.RetryAfter)
+		a.Refused, a.NoRetry = a.Refused || b.Refused, a.NoRetry || b.NoRetry
+		a.Reduced, a.Global = a.Reduced || b.Reduced, a.Global || b.Global
+		a.Dialect, a.Bucket = cmp.Or(a.Dialect, b.Dialect), cmp.Or(a.Bucket, b.Bucket)
+	}
+	return said
 }
 
 // wantsBody reports whether what a response with this status means depends on

@@ -275,3 +275,57 @@ func TestOthersUseOfTheQuotaIsSeenAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// A client that would use up every window shares it once it has seen that it
+// is not alone.
+func TestOthersAreLeftWhatTheyUse(t *testing.T) {
+	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindowByClock, heedtest.SlidingWindow, heedtest.TokenBucket} {
+		wanted, served := 0, 0
+		tally, _ := load{heedtest.Config{
+			Algorithm: algorithm, Policies: []heedtest.Policy{{Quota: 100, Window: 10 * time.Second}}, Latency: heedtest.RoundTrip(20 * time.Millisecond),
+		}, 16, 30, func(o *heedtest.Origin, _ *heed.Registry) {
+			for range 590 { // a fifth of the quota
+				time.Sleep(500*time.Millisecond + 777*time.Microsecond)
+				wanted++
+				if o.Take(1) {
+					served++
+				}
+			}
+		}}.play(t)
+		t.Logf("%s: %d of %d served, %d accepted, %d refused", algorithm, served, wanted, tally.Accepted, tally.Refused)
+		if served < wanted*85/100 {
+			t.Errorf("%s: the other client got %d of %d", algorithm, served, wanted)
+		}
+		if tally.Accepted < 2400*85/100 {
+			t.Errorf("%s: %d accepted of the 2400 left", algorithm, tally.Accepted)
+		}
+	}
+}
+
+// Numbers may move up or down at any time; what is announced now counts.
+func TestQuotaThatIsCutAndRaisedIsFollowed(t *testing.T) {
+	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.SlidingWindow, heedtest.TokenBucket} {
+		policy := heedtest.Policy{Name: "p", Quota: 50, Window: 5 * time.Second}
+		var cut, raised heedtest.Tally
+		load{heedtest.Config{Algorithm: algorithm, Policies: []heedtest.Policy{policy}, Latency: heedtest.RoundTrip(50 * time.Millisecond)}, 16, 40,
+			func(o *heedtest.Origin, _ *heed.Registry) {
+				set := func(quota int64) (after heedtest.Tally) {
+					policy.Quota = quota
+					o.SetPolicies(policy)
+					time.Sleep(20 * time.Second)
+					o.ResetTally()
+					time.Sleep(30 * time.Second)
+					return o.Tally()
+				}
+				time.Sleep(27 * time.Second)
+				cut = set(10)
+				raised = set(50)
+			}}.play(t)
+		if cut.Accepted < 50 || cut.Refused > 0 {
+			t.Errorf("%s: %d accepted of 60 after the cut, %d refused", algorithm, cut.Accepted, cut.Refused)
+		}
+		if raised.Accepted < 250 || raised.Refused > 0 {
+			t.Errorf("%s: %d accepted of 300 after the rise, %d refused", algorithm, raised.Accepted, raised.Refused)
+		}
+	}
+}

@@ -64,6 +64,7 @@ type Event struct {
 
 	Cause  Cause
 	Policy string        // the policy's name
+	Bucket string        // EventPaused, EventResumed: the budget it is about, as the origin names it; "": not one alone
 	Wait   time.Duration // how long it waited, or has to wait
 	Total  time.Duration // EventWaiting, EventAdmitted: waits on the origin so far, this one included
 	Queue  int           // requests waiting in the partition

@@ -50,9 +50,9 @@ type Announcement struct {
 // no names and are given one, "100;w=60" for 100 in 60 seconds; where even the
 // window is missing it is "".
 //
-// The body is looked at only where it is a refusal's problem document, and
-// then at no more than its first 16 KiB; it can be read as before. Trailers are
-// never looked at.
+// The body is looked at only where it is a refusal's problem document, or where
+// the dialect of the origin tells a refusal by it, and then at no more than its
+// first 16 KiB; it can be read as before. Trailers are never looked at.
 func ParseAnnouncement(resp *http.Response, now time.Time) Announcement {
 	if resp == nil {
 		return Announcement{}
@@ -67,11 +67,28 @@ func ParseAnnouncement(resp *http.Response, now time.Time) Announcement {
 // parse is ParseAnnouncement for a response of a known origin, with a user's
 // dialects.
 func parse(origin string, resp *http.Response, now time.Time, own []Dialect) Announcement {
-	a := announcementOf(origin, resp.StatusCode, resp.Header, nil, now, own)
-	if a.Refused && isProblem(resp.Header) {
+	a, _ := parseLooking(origin, resp, now, own)
+	return a
+}
+
+// parseLooking is parse, and reports whether it has looked at the beginning of
+// the body for the dialects that are read from it.
+func parseLooking(origin string, resp *http.Response, now time.Time, own []Dialect) (a Announcement, looked bool) {
+	status, h := resp.StatusCode, resp.Header
+	a = announcementOf(origin, status, h, nil, now, own)
+	switch {
+	case wantsBody(origin, status, h, own):
+		body := peekBody(resp)
+		if len(body) == 0 {
+			return a, false
+		}
+		a = announcementOf(origin, status, h, body, now, own)
+		a.addBody(bodyDialects(origin, own), status, h, body)
+		return a, true
+	case a.Refused && isProblem(h):
 		a.readProblem(peekBody(resp))
 	}
-	return a
+	return a, false
 }
 
 // announcementOf is ParseAnnouncement for a response that is known by its

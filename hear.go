@@ -3,6 +3,7 @@ package heed
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -15,9 +16,9 @@ func (p *partition) hear(now time.Time, pm *Permit, status int, a *Announcement)
 	if first {
 		p.answered(now, pm)
 	}
-	told := false
+	told, l := false, (*lane)(nil)
 	if !o.limits.IgnoreHeaders {
-		told = p.hearPolicies(now, pm, a)
+		told, l = p.hearPolicies(now, pm, a, first)
 	}
 	if first {
 		for i := range pm.charges {
@@ -39,7 +40,9 @@ func (p *partition) hear(now time.Time, pm *Permit, status int, a *Announcement)
 	}
 	switch {
 	case a.Refused:
-		p.refused(now, pm, status, a)
+		p.refused(now, pm, status, a, l)
+	case status == 0 && a.RetryAfter > 0:
+		p.asked(now, pm, a, l)
 	case first && status < 500:
 		p.accepted(now, pm, told)
 	}
@@ -48,7 +51,7 @@ func (p *partition) hear(now time.Time, pm *Permit, status int, a *Announcement)
 		if a.Refused {
 			kind = EventRefused
 		}
-		p.emit(Event{Kind: kind, Time: now, Status: status, Latency: now.Sub(pm.start), Attempt: pm.attempt, Remaining: p.remaining(now)})
+		p.emit(Event{Kind: kind, Time: now, Status: status, Latency: now.Sub(pm.start), Attempt: pm.attempt, Remaining: p.remaining(now, p.laneNow(pm, l))})
 	}
 }
 
@@ -56,7 +59,7 @@ func (p *partition) hear(now time.Time, pm *Permit, status int, a *Announcement)
 func (p *partition) answered(now time.Time, pm *Permit) {
 	pm.answered = true
 	p.unanswered--
-	p.opening.gone(pm.serial)
+	pm.gone()
 	p.slowest = max(now.Sub(pm.start), p.slowest-p.slowest/8)
 }
 
@@ -77,14 +80,22 @@ func (p *partition) accepted(now time.Time, pm *Permit, told bool) {
 	p.cap.well()
 	p.learnAccepted(now, pm)
 	p.opening.well(now, pm.start, pm.serial, told)
+	if l := pm.lane; l != nil {
+		l.opening.well(now, pm.start, pm.ahead, told)
+		if pm.start.After(l.backoff.began) {
+			l.backoff.over()
+		}
+	}
 	if p.opening.limit == 0 && len(o.known) == 0 {
 		o.opened = true
 	}
 }
 
 // hearPolicies takes in the policies and service limits of an announcement;
-// it reports whether a remaining count was among them.
-func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement) (told bool) {
+// it reports whether a remaining count was among them, and the lane of the
+// budgets it names. first: it is the answer to pm's request.
+func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement, first bool) (told bool, l *lane) {
+	var buckets []string
 	if !a.Date.IsZero() {
 		p.origin.clock.hear(now, pm.start, a.Date)
 	}
@@ -93,38 +104,49 @@ func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement) (to
 			pol.Unit = UnitRequests
 		}
 		pol.Burst = 0
-		p.announced(now, pol)
+		bucket := p.bucketOf(pm, a, pol.Name, pol.PartitionKey)
+		if bucket != "" {
+			buckets = append(buckets, bucket)
+		}
+		p.announced(now, pol, bucket)
 	}
 	for _, lim := range a.Limits {
-		s := p.limited(&lim)
+		bucket := p.bucketOf(pm, a, lim.Policy, lim.PartitionKey)
+		if bucket != "" {
+			buckets = append(buckets, bucket)
+		}
+		s := p.limited(bucket, &lim)
 		made := s == nil || s.lastSaid.Equal(now) && s.ledger.said.IsZero()
 		if s == nil {
-			s = p.announced(now, Policy{Name: lim.Policy, Unit: cmp.Or(lim.Unit, UnitRequests), PartitionKey: lim.PartitionKey})
+			s = p.announced(now, Policy{Name: lim.Policy, Unit: cmp.Or(lim.Unit, UnitRequests), PartitionKey: lim.PartitionKey}, bucket)
 		}
 		if s == nil {
 			continue
 		}
 		s.lastSaid, s.onRefusals = now, a.Refused && (made || s.onRefusals)
 		told = told || lim.Remaining >= 0
-		p.hearLimit(now, pm, s, lim, a.Refused, a.Date)
+		s.mostSaid = max(s.mostSaid, lim.Remaining)
+		p.hearLimit(now, pm, s, lim, a, a.Dialect != "" && !strings.HasPrefix(a.Dialect, "ietf-"))
 	}
-	return told
+	return told, p.belongs(now, pm, a, buckets, first)
 }
 
-// limited returns the slot that a service limit is about, nil where there is
-// none.
-func (p *partition) limited(lim *ServiceLimit) *slot {
-	s := p.slot(SourceAnnounced, lim.Policy, lim.PartitionKey, "")
+// limited returns the slot that a service limit of a budget is about, nil where
+// there is none.
+func (p *partition) limited(bucket string, lim *ServiceLimit) *slot {
+	s := p.slotIn(bucket, lim.Policy, lim.PartitionKey)
 	if s == nil && lim.PartitionKey != "" {
-		s = p.slot(SourceAnnounced, lim.Policy, "", "") // the policy names no partition key
+		s = p.slotIn("", lim.Policy, "") // the policy names no partition key
 	}
 	return s
 }
 
-func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLimit, refused bool, date time.Time) {
-	if c := &p.origin.clock; lim.Clock && lim.Reset > 0 && !date.IsZero() {
+// hearLimit takes in what an answer says of one slot. known: it is in the dialect
+// of a service.
+func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLimit, a *Announcement, known bool) {
+	if c := &p.origin.clock; lim.Clock && lim.Reset > 0 && !a.Date.IsZero() {
 		by := time.Duration(0)
-		lim.Reset, by = c.until(now, date.Add(lim.Reset))
+		lim.Reset, by = c.until(now, a.Date.Add(lim.Reset))
 		lim.Resolution += by
 	}
 	if lim.Reset >= 0 {
@@ -141,13 +163,14 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 		return
 	}
 	if !s.enforced() {
+		s.show(now, pm.start, &lim, known, p.origin.limits.MaxRetryAfter)
 		return
 	}
 	c := pm.charge(s)
 	s.settle(now, pm.start, c)
 	room := s.ledger.room(now, &s.terms)
 	capped := s.ledger.hear(now, pm.start, c, &s.terms, statement{
-		remaining: lim.Remaining, reset: lim.Reset, resolution: lim.Resolution, clock: lim.Clock, refused: refused,
+		remaining: lim.Remaining, reset: lim.Reset, resolution: lim.Resolution, clock: lim.Clock, refused: a.Refused,
 	}, p.origin.limits.MaxRetryAfter)
 	if after := s.ledger.room(now, &s.terms); after < room || now.Before(s.ledger.closed) {
 		p.news = true
@@ -176,13 +199,14 @@ const mostSlots = 64
 
 // announced returns the slot of a policy that was announced, made or changed
 // to fit; nil where there are too many.
-func (p *partition) announced(now time.Time, pol Policy) *slot {
-	s := p.slot(SourceAnnounced, pol.Name, pol.PartitionKey, "")
+func (p *partition) announced(now time.Time, pol Policy, bucket string) *slot {
+	s := p.slotIn(bucket, pol.Name, pol.PartitionKey)
 	switch {
 	case s == nil && len(p.slots) >= mostSlots:
 		return nil
 	case s == nil:
 		s = newSlot(pol, SourceAnnounced)
+		s.bucketName = bucket
 		p.slots = append(p.slots, s)
 		p.charge(now, s)
 	case s.policy != pol:
@@ -193,15 +217,17 @@ func (p *partition) announced(now time.Time, pol Policy) *slot {
 	}
 	s.lastSaid = now
 	p.news = true
-	p.origin.know(pol)
+	p.origin.know(knownPolicy{pol, bucket})
 	p.emit(Event{Kind: EventLearned, Time: now, Policy: pol.Name, Quota: pol.Quota, Window: pol.Window, Unit: pol.Unit, Remaining: -1})
 	return s
 }
 
 // know remembers a policy for partitions to come.
-func (o *origin) know(pol Policy) {
+func (o *origin) know(pol knownPolicy) {
 	o.opened = false
-	i := slices.IndexFunc(o.known, func(k Policy) bool { return k.Name == pol.Name && k.PartitionKey == pol.PartitionKey })
+	i := slices.IndexFunc(o.known, func(k knownPolicy) bool {
+		return k.Name == pol.Name && k.PartitionKey == pol.PartitionKey && k.bucket == pol.bucket
+	})
 	switch {
 	case i >= 0:
 		o.known[i] = pol
@@ -217,16 +243,17 @@ func (p *partition) fade(now time.Time) {
 		if !s.faded(now) {
 			return false
 		}
-		o.known = slices.DeleteFunc(o.known, func(k Policy) bool {
-			return k.Name == s.policy.Name && k.PartitionKey == s.policy.PartitionKey
+		o.known = slices.DeleteFunc(o.known, func(k knownPolicy) bool {
+			return k.Name == s.policy.Name && k.PartitionKey == s.policy.PartitionKey && k.bucket == s.bucketName
 		})
 		p.news = true
 		return true
 	})
 }
 
-// refused takes in that pm's request was turned away for a limit.
-func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announcement) {
+// refused takes in that pm's request was turned away for a limit. l is the lane
+// of the budgets the answer names.
+func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announcement, l *lane) {
 	o := p.origin
 	p.refusals++
 	whole := status == 503
@@ -234,16 +261,22 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 	if whole {
 		b = &o.backoff
 	}
+	counted := p.laneNow(pm, l)
+	if whole || !p.scoped(pm, a, l) {
+		l = nil
+	} else {
+		b = &l.backoff
+	}
 	before := b.began
 	fresh := b.event(now, pm.start) && !pm.doubted
 	hint := hintOf(a, o.limits.IgnoreHeaders)
-	limit := !p.explains(a) && p.suspects(now, pm, status)
+	limit := l == nil && !p.explains(a) && p.suspects(now, pm, status)
 	if limit {
 		p.learnRefused(now, pm, fresh, hint > 0, whole && hint > 0)
 	}
 	switch {
 	case hint > 0:
-		p.refusedUntil(now, hint, fresh, whole, b.n, a)
+		p.refusedUntil(now, pm, hint, fresh, whole, b.n, a, l, counted)
 	case p.inFlightLearned() != nil:
 		// It goes again when another one ends.
 	case limit && p.learner.low > 0:
@@ -261,6 +294,37 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 			p.pause.doubtful, p.pause.path, p.pause.began, p.pause.tried = true, pm.path, now, false
 			p.paused(now, Event{Cause: CausePause, Wait: wait, InARow: b.n})
 		}
+	}
+}
+
+// asked takes in that what shares pm's quota is to be left alone for a while,
+// though nothing was refused.
+// Where the budget has no name it is that of requests to the same method of
+// the API.
+func (p *partition) asked(now time.Time, pm *Permit, a *Announcement, l *lane) {
+	if l == nil && !a.Global && !p.origin.limits.IgnoreHeaders {
+		key := pm.route()
+		if t := p.origin.routes; t != nil && t.known[key] != "" {
+			key = t.known[key]
+		}
+		p.learnRoute(now, pm, key)
+		l = p.lane(now, key)
+	}
+	e := Event{Cause: CausePause, Wait: a.RetryAfter, Timed: true}
+	if most := p.origin.limits.MaxRetryAfter; e.Wait > most {
+		e.Wait, e.Capped = most, true
+	}
+	held := &p.pause
+	if l != nil {
+		held, e.Bucket = &l.pause, l.shown()
+	}
+	longer := held.holds(now)
+	if !held.extend(now.Add(e.Wait)) {
+		return
+	}
+	held.doubtful, p.news = false, true
+	if !longer {
+		p.paused(now, e)
 	}
 }
 
@@ -295,11 +359,11 @@ func hintOf(a *Announcement, ignoreFields bool) time.Duration {
 
 // hintBeside is hintOf for those limits that no ledger keeps to: what they
 // count, nobody on this side can count, or it has no window.
-func (p *partition) hintBeside(a *Announcement) time.Duration {
+func (p *partition) hintBeside(pm *Permit, a *Announcement) time.Duration {
 	var hint time.Duration
 	for i := range a.Limits {
 		l := &a.Limits[i]
-		if s := p.limited(l); l.Remaining == 0 && (s == nil || !s.closes()) {
+		if s := p.limited(p.bucketOf(pm, a, l.Policy, l.PartitionKey), l); l.Remaining == 0 && (s == nil || !s.closes()) {
 			hint = max(hint, l.Reset)
 		}
 	}
@@ -307,12 +371,12 @@ func (p *partition) hintBeside(a *Announcement) time.Duration {
 }
 
 // refusedUntil holds what shares the refused quota for as long as a refusal
-// asks: the policies a problem document names, else the partition, for a 503
-// the origin.
-func (p *partition) refusedUntil(now time.Time, hint time.Duration, fresh, whole bool, inARow int, a *Announcement) {
+// asks: the policies a problem document names, else the lane l, or where that
+// is nil the partition, for a 503 the origin.
+func (p *partition) refusedUntil(now time.Time, pm *Permit, hint time.Duration, fresh, whole bool, inARow int, a *Announcement, l, counted *lane) {
 	o := p.origin
 	if a.RetryAfter <= 0 && !whole {
-		if hint = p.hintBeside(a); hint <= 0 {
+		if hint = p.hintBeside(pm, a); hint <= 0 {
 			return // the ledgers have it from the fields
 		}
 	}
@@ -325,12 +389,15 @@ func (p *partition) refusedUntil(now time.Time, hint time.Duration, fresh, whole
 	if fresh {
 		until = until.Add(pauseJitter(hint))
 	}
-	if !whole && p.closeViolated(until, a) {
+	if !whole && p.closeViolated(until, a, counted) {
 		return
 	}
 	held := &p.pause
-	if whole {
+	switch {
+	case whole:
 		held = &o.pause
+	case l != nil:
+		held, e.Bucket = &l.pause, l.shown()
 	}
 	longer := held.holds(now)
 	if !held.extend(until) {
@@ -342,6 +409,8 @@ func (p *partition) refusedUntil(now time.Time, hint time.Duration, fresh, whole
 			q.news = true
 			q.opening.restart(now)
 		}
+	} else if l != nil {
+		l.opening.restart(now)
 	} else {
 		p.opening.restart(now)
 	}
@@ -351,11 +420,11 @@ func (p *partition) refusedUntil(now time.Time, hint time.Duration, fresh, whole
 	p.news = true
 }
 
-// closeViolated closes the policies that a problem document names, and
-// reports whether there are any such.
-func (p *partition) closeViolated(until time.Time, a *Announcement) (any bool) {
+// closeViolated closes the policies that a problem document names, of those
+// that hold a lane, and reports whether there are any such.
+func (p *partition) closeViolated(until time.Time, a *Announcement, l *lane) (any bool) {
 	for _, s := range p.slots {
-		if s.source == SourceAnnounced && slices.Contains(a.Violated, s.policy.Name) && s.closes() {
+		if s.source == SourceAnnounced && slices.Contains(a.Violated, s.policy.Name) && s.closes() && s.holds(l) {
 			s.ledger.closed = latest(s.ledger.closed, until)
 			p.news, any = true, true
 		}
@@ -389,6 +458,11 @@ func (p *partition) unpause(now time.Time) {
 		}
 		p.emit(Event{Kind: EventResumed, Time: now})
 	}
+	for _, l := range p.lanes {
+		if l.pause.over(now) {
+			p.emit(Event{Kind: EventResumed, Time: now, Bucket: l.shown()})
+		}
+	}
 	if manual := o.pause.manual; o.pause.over(now) {
 		o.stirred = true
 		p.emit(Event{Kind: EventResumed, Time: now, Whole: true, Manual: manual})
@@ -402,11 +476,12 @@ func (p *partition) passesDoubt(a *ask) bool {
 	return p.pause.doubtful && !p.pause.tried && (p.learner.testing && p.unanswered == 0 || a.path != p.pause.path)
 }
 
-// remaining returns the least left over all policies; -1: unknown.
-func (p *partition) remaining(now time.Time) int64 {
+// remaining returns the least left over all policies that hold a lane; -1:
+// unknown.
+func (p *partition) remaining(now time.Time, l *lane) int64 {
 	least := int64(-1)
 	for _, s := range p.slots {
-		if !s.enforced() || s.policy.Unit == UnitContentBytes {
+		if !s.enforced() || !s.holds(l) || s.policy.Unit == UnitContentBytes {
 			continue
 		}
 		if r := s.remaining(now); r >= 0 && r < unlimited/2 && (least < 0 || r < least) {

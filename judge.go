@@ -54,12 +54,15 @@ type place struct {
 // judge says when a may go from a place in line. Every limit is judged at one
 // instant, and nothing is taken.
 func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
-	o := p.origin
+	o, q := p.origin, p.queueOf(a.lane)
 	p.unpause(now)
 	v := verdict{at: now}
 	v.hold(o.pause.until, CausePause, "")
 	if !p.passesDoubt(a) {
 		v.hold(p.pause.until, CausePause, "")
+	}
+	if a.lane != nil {
+		v.hold(a.lane.pause.until, CausePause, "")
 	}
 	first := v.at // nobody goes before
 	o.space(now, &v, a.opts.minInterval, pl.all)
@@ -68,14 +71,22 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 		v.await(now, CauseConcurrency, "")
 	}
 	for i, s := range p.slots {
+		if !s.holds(a.lane) {
+			continue
+		}
 		if !s.enforced() {
+			if at, closed := s.shut(now); closed {
+				v.hold(at, CausePolicy, s.policy.Name)
+			} else if !at.IsZero() {
+				p.openBucket(now, s.bucketName)
+			}
 			continue
 		}
 		if s.turn(now) {
-			p.opening.start(now)
+			p.openBucket(now, s.bucketName)
 			p.news = true
 		}
-		if s.source == SourceAnnounced && p.shared.judges() {
+		if s.source == SourceAnnounced && s.bucketName == "" && p.shared.judges() {
 			continue
 		}
 		n := p.cost(s, a)
@@ -88,7 +99,7 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 				v.hold(first.Add(s.spread(n)), CausePolicy, s.policy.Name)
 			}
 		}
-		at, known := s.free(now, n, pl.n == 0 && p.queue.len > 1)
+		at, known := s.free(now, n, pl.n == 0 && q.len > 1)
 		if known && pl.n == 0 {
 			at, known = s.probe(at, o.limits.MaxRetryAfter)
 		}
@@ -102,9 +113,18 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 		v.await(now, CauseScout, "")
 		v.again = at
 	}
+	if l := a.lane; l != nil {
+		if at, ok := l.opening.free(now, p.patience()); !ok {
+			v.await(now, CauseScout, "")
+			v.again = latest(v.again, at)
+		}
+	}
 	if pl.n == 0 && v.goes(now) && (!a.opts.noWait || o.limits.Smoothing.always()) {
-		p.smooth(now)
+		p.smooth(now, a.lane)
 		v.hold(p.smoother.free(now, a.units()), CauseSmoother, p.smoother.policy)
+		if l := a.lane; l != nil {
+			v.hold(l.smoother.free(now, a.units()), CauseSmoother, l.smoother.policy)
+		}
 	}
 	p.judgeShared(now, a, &v)
 	return v
@@ -153,18 +173,19 @@ func (s *slot) spread(n int64) time.Duration {
 
 // placeOf returns a's place among those that wait in its partition.
 func (p *partition) placeOf(a *ask) place {
-	n, units := p.queue.ahead(a)
+	q := p.queueOf(a.lane)
+	n, units := q.ahead(a)
 	if n == 0 {
 		return place{}
 	}
 	pl := place{n: n, all: n, units: make([]int64, len(p.slots))}
-	if p.queue.priced == 0 {
+	if q.priced == 0 {
 		for i, s := range p.slots {
 			pl.units[i] = s.usual(int64(n), units)
 		}
 		return pl
 	}
-	p.queue.all(func(w *waiter) {
+	q.all(func(w *waiter) {
 		if w.precedes(a) {
 			pl.add(p, &w.ask)
 		}
@@ -201,21 +222,26 @@ func (s *slot) usual(n, units int64) int64 {
 func (p *partition) others(now time.Time, a *ask) int {
 	n := 0
 	for _, q := range p.origin.partitions {
-		if q == p || q.queue.len == 0 || q.pause.holds(now) || q.smoother.limiter != nil || !q.cap.free(q.unanswered) {
+		if q == p || q.queued() == 0 || q.pause.holds(now) || q.smoother.limiter != nil || !q.cap.free(q.unanswered) {
 			continue
 		}
 		if _, ok := q.opening.free(now, q.patience()); !ok {
 			continue
 		}
-		room := int64(math.MaxInt64)
-		for _, s := range q.slots {
-			if s.enforced() {
-				room = min(room, s.remaining(now))
+		q.queues(func(l *lane, line *queue) {
+			if line.len == 0 || l != nil && l.held(now, q.patience()) {
+				return
 			}
-		}
-		if ahead, units := q.queue.ahead(a); units <= room {
-			n += ahead
-		}
+			room := int64(math.MaxInt64)
+			for _, s := range q.slots {
+				if s.enforced() && s.holds(l) {
+					room = min(room, s.remaining(now))
+				}
+			}
+			if ahead, units := line.ahead(a); units <= room {
+				n += ahead
+			}
+		})
 	}
 	return n
 }
@@ -236,20 +262,27 @@ func (p *partition) cost(s *slot, a *ask) int64 {
 // impossible returns the concurrency limit that a can never fit into.
 func (p *partition) impossible(a *ask) *slot {
 	for _, s := range p.slots {
-		if s.policy.Unit == UnitConcurrentRequests && s.policy.Quota > 0 && p.cost(s, a) > s.policy.Quota {
+		if s.policy.Unit == UnitConcurrentRequests && s.holds(a.lane) && s.policy.Quota > 0 && p.cost(s, a) > s.policy.Quota {
 			return s
 		}
 	}
 	return nil
 }
 
-// smooth sets the smoother to the pace of the slot that binds most.
-func (p *partition) smooth(now time.Time) {
+// smooth sets the smoothers to the pace of the slot that binds most: of those
+// that hold all, and of those that hold the lane alone.
+func (p *partition) smooth(now time.Time, l *lane) {
+	p.smoothTo(now, &p.smoother, nil, int64(p.queued()), p.queuedUnits())
+	if l != nil {
+		p.smoothTo(now, &l.smoother, l, int64(l.queue.len), l.queue.units())
+	}
+}
+
+func (p *partition) smoothTo(now time.Time, m *smoother, l *lane, n, units int64) {
 	sm := &p.origin.limits.Smoothing
-	n, units := int64(p.queue.len), p.queue.units()
 	least, interval, policy := math.Inf(1), sm.Interval, ""
 	for _, s := range p.slots {
-		if !s.enforced() {
+		if !s.enforced() || (s.bucketName == "") != (l == nil) || !s.holds(l) {
 			continue
 		}
 		pace := s.pace(now, s.usual(n, units), sm)
@@ -263,17 +296,17 @@ func (p *partition) smooth(now time.Time) {
 			least, interval, policy = pace, micro(sm, s.policy.Window), s.policy.Name
 		}
 	}
-	p.smoother.set(now, least, interval, policy, sm.always())
+	m.set(now, least, interval, policy, sm.always())
 }
 
 // admit takes what a costs of every limit, all at the instant it was judged.
 func (p *partition) admit(now time.Time, a *ask) *Permit {
 	o := p.origin
-	pm := &Permit{p: p, start: now, path: a.path, number: a.number, attempt: a.attempt}
+	pm := &Permit{p: p, start: now, method: a.method(), path: a.path, number: a.number, attempt: a.attempt}
 	pm.charges = pm.inline[:0]
 	pm.slots = o.limits.MaxConcurrent > 0 || o.limits.MinPause > 0 || p.cap.limit > 0
 	for _, s := range p.slots {
-		if s.enforced() {
+		if s.enforced() && s.holds(a.lane) {
 			pm.charges = append(pm.charges, s.take(now, p.cost(s, a)))
 			pm.counts = pm.counts || s.policy.Unit == UnitContentBytes
 			pm.slots = pm.slots || s.policy.Unit == UnitConcurrentRequests
@@ -281,6 +314,10 @@ func (p *partition) admit(now time.Time, a *ask) *Permit {
 	}
 	p.smoother.take(now, a.units())
 	pm.serial = p.opening.take(now)
+	if l := a.lane; l != nil {
+		l.smoother.take(now, a.units())
+		pm.lane, pm.ahead = l, l.opening.take(now)
+	}
 	pm.grant = p.shared.use()
 	if p.pause.doubtful && p.pause.holds(now) {
 		p.pause.tried, pm.doubted = true, true
@@ -312,7 +349,7 @@ const muchWaiting = 30 * time.Second
 // wants counts demand, for the smoother.
 func (p *partition) wants(now time.Time, a *ask) {
 	for _, s := range p.slots {
-		if n := p.cost(s, a); n > 0 && s.enforced() {
+		if n := p.cost(s, a); n > 0 && s.enforced() && s.holds(a.lane) {
 			s.demand.add(now, n, s.span(now))
 		}
 	}

@@ -80,7 +80,7 @@ func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 	if m := &l.marks; l.low > 0 && l.accepted-m[1].n >= max(4*l.cycle, markEvery) {
 		m[0], m[1] = m[1], mark{now, l.accepted}
 	}
-	if p.queue.len > 0 || pm.waited > 0 {
+	if p.queued() > 0 || pm.waited > 0 {
 		l.pressed++
 	}
 	if s := p.inFlightLearned(); s != nil && l.pressed >= l.levelPatience(s.policy.Quota) {
@@ -243,10 +243,10 @@ func rateOf(n int64, d time.Duration) float64 {
 // pace is how fast requests go now, in requests per second.
 func (l *learner) pace() float64 {
 	base := l.low
-	if l.high > near*l.low { // between the bounds: doubling within half a cycle, or four where it was a good one
+	if l.high > near*l.low { // between the bounds: doubling within half a cycle, or a few where it was a good one
 		speed := 2.0
 		if l.cycle >= enough {
-			speed = 0.25
+			speed = 0.4
 		}
 		base = min(l.low*math.Exp2(min(speed*float64(l.pressed)/float64(l.cycle), 30)), l.high) // high may be +Inf
 		if base < l.high {

@@ -20,24 +20,29 @@ type ledger struct {
 	stated   bool      // an answer of this epoch said what remains
 	left     int64     // where stated: what may still be sent at least; may be negative …
 	most     int64     // … and at most
-	said     time.Time // when the origin last said what remains
+	said     time.Time // when the origin last said what remains …
+	saidOf   int64     // … and of which request: sent, when it was
+	others   float64   // units a second that others were seen to use lately
 	fresh    bool      // the epoch began after a stop: the quota is presumed whole
 	inEpoch  int64     // units sent in this epoch
 	sent     int64     // units ever sent …
 	answered int64     // … and ever answered, or never to be answered
 
-	earliest time.Time     // the reset is not before this …
-	opens    time.Time     // … and taken to be at this instant; zero: not said
-	closed   time.Time     // nothing may start before: an answer named this instant with nothing left
-	last     time.Time     // when the reset before this epoch was taken to be
-	inferred time.Duration // by how much the window may be too long, where it is one inferred from resets
-	grain    time.Duration // what resets are rounded to
-	down     bool          // the origin was caught rounding resets down
-	zeros    int           // resets of 0 in a row
-	blind    int           // statements in a row with nothing left and no reset
-	quickest time.Duration // of recent answers
+	earliest   time.Time     // the reset is not before this …
+	opens      time.Time     // … and taken to be at this instant; zero: not said
+	closed     time.Time     // nothing may start before: an answer named this instant with nothing left
+	last       time.Time     // when the reset before this epoch was taken to be
+	inferred   time.Duration // by how much the window may be too long, where it is one inferred from resets
+	othersSeen bool          // they use a share that matters
+	grain      time.Duration // what resets are rounded to
+	down       bool          // the origin was caught rounding resets down
+	zeros      int           // resets of 0 in a row
+	blind      int           // statements in a row with nothing left and no reset
+	quickest   time.Duration // of recent answers
 
-	shape   shape
+	shape     shape
+	piecemeal bool // after a stop the quota was not whole again, though the reset had passed
+
 	foreign int64 // of a sliding window: units others use
 	fits    int   // answers in a row that speak for a sliding window
 	gains   int   // answers that speak for a steady refill
@@ -64,6 +69,10 @@ func (l *ledger) flows() bool { return l.shape == shapeSliding || l.shape == sha
 
 // convinced is how many answers have to speak for a shape other than shapeReset.
 const convinced = 3
+
+// othersMatter is the share of a quota below which what others use of it is
+// not worth making way for.
+const othersMatter = 0.02
 
 // trust is the share of a steady refill that is counted on between answers.
 const trust = 0.9
@@ -132,7 +141,7 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 	case now.Before(l.closed):
 		return 0
 	case l.shape == shapeSliding:
-		return p.Quota - l.own.used(now, p.Window) - l.foreign
+		return p.Quota - l.own.used(now, p.Window) - l.foreign - l.reserve(p)
 	case l.stated && l.shape == shapeRefill:
 		return min(l.left+int64(now.Sub(l.said).Seconds()*l.refill(p)), p.Quota)
 	case l.stated:
@@ -143,7 +152,7 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 		return p.Quota - l.inEpoch
 	}
 	room := p.Quota - l.own.used(now, p.Window)
-	if l.fresh {
+	if l.fresh && !l.piecemeal {
 		room = max(room, p.Quota-l.inEpoch)
 	}
 	return room
@@ -187,6 +196,15 @@ func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Tim
 		at = at.Add(time.Duration((n-max(room, 0)-1)/p.Quota) * p.Window)
 	}
 	return at, known
+}
+
+// reserve is how many units of a sliding window are kept for what others take
+// between an answer and the next arrival.
+func (l *ledger) reserve(p *Policy) int64 {
+	if float64(l.foreign) < othersMatter*float64(p.Quota) {
+		return 0
+	}
+	return 1 + int64(float64(l.foreign)/p.Window.Seconds()*2*l.quickest.Seconds())
 }
 
 // refill is how many units a second come back for certain where they come
@@ -273,6 +291,13 @@ func (l *ledger) settle(now, start time.Time, c *charge, p *Policy) {
 	l.answered += c.n
 }
 
+// anew forgets what was said of another quota, so that the next word counts
+// by itself.
+func (l *ledger) anew() {
+	l.stated, l.fresh, l.left, l.inEpoch = false, true, 0, 0
+	l.others, l.othersSeen, l.foreign = 0, false, 0
+}
+
 // hear takes in what the answer to the request c, sent at start, says at now.
 // No wait it asks for is longer than atMost; hear reports whether one was.
 func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, atMost time.Duration) (capped bool) {
@@ -307,6 +332,9 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	if s.remaining < 0 {
 		return capped
 	}
+	if s.refused && l.fresh && !l.stated && c.epoch == l.epoch && l.inEpoch < p.Quota*9/10 {
+		l.piecemeal = true
+	}
 	r := s.remaining
 	if p.Quota > 0 {
 		r = min(r, p.Quota) // an absurd count must not raise the rate
@@ -316,7 +344,9 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	// sent may or may not be counted in what it says.
 	least := r - (l.sent - c.answered - c.n)
 	switch {
+	case l.stated && l.flows() && c.sent < l.saidOf: // an older word than the last
 	case l.stated:
+		l.noticeOthers(now, p, c, r)
 		l.learnRefill(p, least)
 		if l.shape == shapeRefill {
 			l.measureRefill(now, p, r)
@@ -327,7 +357,7 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	default:
 		l.left, l.most = min(max(l.room(now, p), least), r), r
 	}
-	l.stated, l.said = true, now
+	l.stated, l.said, l.saidOf = true, now, max(l.saidOf, c.sent)
 	if r > 0 {
 		l.blind = 0
 		return capped
@@ -372,7 +402,11 @@ func (l *ledger) learnShape(now, start time.Time, c *charge, p *Policy, r int64,
 	}
 	// … and no more of this process than was in use, and went since.
 	used := c.used + l.sent - c.sent
-	l.foreign = max(p.Quota-used-r, l.foreign-l.foreign/8-1, 0)
+	if seen := max(p.Quota-used-r, 0); seen >= l.foreign {
+		l.foreign = seen
+	} else {
+		l.foreign -= (l.foreign - seen + 7) / 8 // it is a lower bound: do not forget it at once
+	}
 	// Only where a reset would show does it speak for sliding that none does.
 	if c.epoch == 0 || counted < 2 || counted < p.Quota/10 {
 		return
@@ -402,6 +436,26 @@ func (l *ledger) hearReset(now, start time.Time, s statement) {
 	}
 	if earliest.After(l.earliest) {
 		l.earliest = earliest
+	}
+}
+
+// noticeOthers notices that less is left than this process can have left: others
+// use the quota too. How much is followed over half a window.
+func (l *ledger) noticeOthers(now time.Time, p *Policy, c *charge, r int64) {
+	d := now.Sub(l.said)
+	if c.sent < l.saidOf || d <= 0 {
+		return
+	}
+	span := p.Window / 2
+	if span <= 0 {
+		span = defaultMinBackoff
+	}
+	seen := float64(max(l.left-r, 0)) / d.Seconds()
+	l.others += (seen - l.others) * -math.Expm1(-d.Seconds()/span.Seconds())
+	if float64(p.Quota)*othersMatter > l.others*2*span.Seconds() {
+		l.othersSeen = false
+	} else if seen > 0 {
+		l.othersSeen = true
 	}
 }
 

@@ -56,8 +56,12 @@ func (r *Registry) logEvent(e *Event) {
 		if e.Timed && !e.Capped {
 			level = slog.LevelInfo
 		}
-		log.LogAttrs(ctx, level, "heed: paused", slog.String("origin", e.Origin), slog.String("cause", e.pauseCause()), slog.Duration("pause", e.Wait),
-			slog.Int("in_a_row", e.InARow), slog.Bool("whole_origin", e.Whole), slog.Bool("capped", e.Capped), slog.Duration("max", e.Max))
+		attrs := []slog.Attr{slog.String("origin", e.Origin), slog.String("cause", e.pauseCause()), slog.Duration("pause", e.Wait),
+			slog.Int("in_a_row", e.InARow), slog.Bool("whole_origin", e.Whole), slog.Bool("capped", e.Capped), slog.Duration("max", e.Max)}
+		if e.Bucket != "" {
+			attrs = append(attrs, slog.String("bucket", e.Bucket))
+		}
+		log.LogAttrs(ctx, level, "heed: paused", attrs...)
 	case EventDegraded:
 		if e.Err != nil {
 			log.LogAttrs(ctx, slog.LevelWarn, "heed: shared ledger lost", slog.String("origin", e.Origin), slog.Any("error", e.Err))

@@ -62,6 +62,22 @@ func (r *Registry) nameOf(req *http.Request) string {
 	return unknownOrigin
 }
 
+// spokenAt returns the origin by which the dialects of an answer are known.
+func (r *Registry) spokenAt(o *origin, req *http.Request) string {
+	if r.config.Origin != nil && req != nil && req.URL != nil && req.URL.Host != "" {
+		return spokenOrigin(req.URL) // the name is the user's
+	}
+	return o.name
+}
+
+// bodyDialects returns the dialects that read an answer's body.
+func (r *Registry) bodyDialects(o *origin, req *http.Request) []*Dialect {
+	if r.config.Origin != nil {
+		return bodyDialects(r.spokenAt(o, req), r.config.Dialects)
+	}
+	return o.bodies
+}
+
 // partitionOf returns what tells the holder of a quota from another.
 func (r *Registry) partitionOf(req *http.Request) partitionKey {
 	return hashCredential(r.seed, r.credential(req))
@@ -125,6 +141,9 @@ func (r *Registry) originNamed(name string, now time.Time) *origin {
 		return o
 	}
 	o = &origin{reg: r, name: name, lastUsed: now}
+	if r.config.Origin == nil {
+		o.bodies = bodyDialects(name, r.config.Dialects)
+	}
 	o.refresh(now)
 	r.origins[name] = o
 	return o

@@ -13,10 +13,13 @@ import (
 type Permit struct {
 	p       *partition // nil: the origin is unlimited, and the permit counts nothing
 	start   time.Time
+	method  string
 	path    string
 	number  uint64
 	attempt int
-	serial  uint32 // of the opening it went under
+	serial  uint32 // of the opening it went under …
+	lane    *lane  // … with those of the same budgets; nil: none known …
+	ahead   uint32 // … under that lane's opening
 	waited  time.Duration
 	level   int   // unanswered requests of the partition when it went, itself included
 	grant   Grant // of a shared ledger; nil: there is none
@@ -33,6 +36,8 @@ type Permit struct {
 	older, younger *Permit // in the partition's flights
 
 	body    io.ReadCloser // the response's, once it came
+	looked  bool          // the dialects read from bodies have had its beginning
+	look    *bodyLook     // they are yet to have it; nil: there are none
 	counts  bool          // a policy counts its bytes
 	watched bool          // and a Transport sees them pass
 	slots   bool          // its origin has slots that can run out
@@ -80,14 +85,17 @@ func (pm *Permit) Observe(resp *http.Response) Announcement {
 	if pm.p == nil {
 		return ParseAnnouncement(resp, now)
 	}
-	a := parse(pm.p.origin.name, resp, now, pm.p.origin.reg.config.Dialects)
+	r := pm.p.origin.reg
+	a, looked := parseLooking(r.spokenAt(pm.p.origin, resp.Request), resp, now, r.config.Dialects)
+	pm.looked = pm.looked || looked
 	pm.learn(now, resp.StatusCode, &a)
 	return a
 }
 
 // Learn takes in limits or a refusal from anywhere else than a response's
 // status and fields: its body, a stream, a message out of band. It can be
-// called at any time before or after Observe.
+// called at any time before or after Observe. A RetryAfter holds what shares
+// the quota for that long, whether or not anything was refused.
 func (pm *Permit) Learn(a Announcement) { pm.learn(time.Now(), 0, &a) }
 
 // learn is Observe's and Learn's common part; status 0 is no answer.
@@ -119,7 +127,7 @@ func (pm *Permit) Remaining() int64 {
 	o := pm.p.origin
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return pm.p.remaining(time.Now())
+	return pm.p.remaining(time.Now(), pm.lane)
 }
 
 // Release ends the permit: the request is over, its response's body read or
@@ -158,7 +166,7 @@ func (pm *Permit) end(unsent bool) {
 	if !pm.answered {
 		pm.answered = true
 		p.unanswered--
-		p.opening.gone(pm.serial)
+		pm.gone()
 	}
 	if !unsent {
 		o.lastEnd = now
@@ -167,6 +175,14 @@ func (pm *Permit) end(unsent bool) {
 	}
 	p.touch(now)
 	p.wake(now)
+}
+
+// gone says that the permit's request is answered, or never will be.
+func (pm *Permit) gone() {
+	pm.p.opening.gone(pm.serial)
+	if pm.lane != nil {
+		pm.lane.opening.gone(pm.ahead)
+	}
 }
 
 // bytes is how much content the request and its response held, -1 where

@@ -177,7 +177,16 @@ type ask struct {
 	until     time.Time // its context's deadline; zero: none
 	deadline  time.Time // the earlier of that and Limits.MaxWait's; zero: none
 	maxWait   bool      // the deadline is Limits.MaxWait's
+	lane      *lane     // of the budgets it is counted in; nil: none known
 	inLine    func()    // what to do once it is put in line; nil: nothing
+}
+
+// method is the request's.
+func (a *ask) method() string {
+	if a.req == nil {
+		return ""
+	}
+	return a.req.Method
 }
 
 // limitWait sets the deadline to what the context and MaxWait say.

@@ -159,7 +159,8 @@ func (r *Registry) Check(req *http.Request) Decision {
 		return Decision{Allowed: true, Remaining: -1}
 	}
 	now := a.arrived
-	d := Decision{Remaining: p.remaining(now)}
+	a.lane = p.laneOf(now, &a)
+	d := Decision{Remaining: p.remaining(now, a.lane)}
 	if s := p.impossible(&a); s != nil {
 		o.unlock()
 		d.Cause, d.Policy = CausePolicy, s.policy.Name

@@ -74,7 +74,7 @@ func (p *partition) question(a *ask) *Question {
 	q := &Question{
 		Origin: o.name, Partition: p.shared.key, Cost: p.price(a),
 		MinInterval: max(l.MinInterval, a.opts.minInterval), MinPause: l.MinPause, MaxConcurrent: l.MaxConcurrent,
-		Ahead: max(p.queue.len-1, 0), NoWait: a.opts.noWait, Latency: p.slowest, MaxWait: l.MaxRetryAfter,
+		Ahead: max(p.queued()-1, 0), NoWait: a.opts.noWait, Latency: p.slowest, MaxWait: l.MaxRetryAfter,
 	}
 	for _, s := range p.slots {
 		if s.source == SourceConfigured {
@@ -143,7 +143,7 @@ func (p *partition) hearLedger(w *waiter, q *Question, paid Cost, ans *Answer, e
 		s.left = ans.Remaining
 		if s.hand = ans.Grant; s.hand != nil {
 			s.paid, s.until = paid, time.Time{}
-			if most := o.limits.MaxQueue; most > 0 && p.queue.len > most {
+			if most := o.limits.MaxQueue; most > 0 && p.queued() > most {
 				p.dismiss(now)
 			}
 			break
@@ -243,7 +243,7 @@ func (pm *Permit) tellLedger(now time.Time, a *Announcement, first bool, before 
 	p := pm.p
 	h := Heard{At: now, Start: pm.start, Answered: first, Free: first && a.Cached}
 	if !p.origin.limits.IgnoreHeaders && !a.Cached {
-		h.Announcement = *a
+		h.Announcement = p.common(pm, a)
 	}
 	after := p.pauses()
 	switch {
@@ -301,7 +301,7 @@ func (o *origin) heed(now time.Time, n *News) {
 		if !o.limits.IgnoreHeaders {
 			for _, pol := range n.Policies {
 				if p.slot(SourceAnnounced, pol.Name, pol.PartitionKey, "") == nil {
-					p.announced(now, pol)
+					p.announced(now, pol, "")
 				}
 			}
 		}

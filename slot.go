@@ -39,6 +39,8 @@ type slot struct {
 	terms  Policy // policy as it is kept to: with a window inferred where none was said
 	source Source
 
+	bucketName string // of the budget it belongs to, which holds requests of that alone; "": it holds all
+
 	ledger ledger        // announced: what answers said; configured: own use
 	bucket *rate.Limiter // where it is a token bucket
 	plan   plan          // how its units are spread over the window
@@ -46,7 +48,8 @@ type slot struct {
 
 	inFlight   int64     // units of requests whose bodies are not over yet
 	lastSaid   time.Time // announced: when last …
-	onRefusals bool      // … and only ever by refusals
+	onRefusals bool      // … and only ever by refusals …
+	mostSaid   int64     // … and the most that was said to be left
 	estimate   int64     // content-bytes: what a request is taken to cost
 	resetSaid  time.Time // as announced, for show
 	capped     bool      // the latest reset was too far off to wait for, and that was told
@@ -61,6 +64,9 @@ func newSlot(p Policy, s Source) *slot {
 // resize changes a slot's quota and window while its books go on.
 func (s *slot) resize(p Policy) {
 	known := s.terms.Window
+	if s.terms.Quota > 0 && s.terms.Quota != p.Quota {
+		s.ledger.anew()
+	}
 	s.policy, s.terms = p, p
 	if p.Window == 0 && s.source == SourceAnnounced {
 		s.terms.Window = known
@@ -103,6 +109,35 @@ func (s *slot) enforced() bool {
 
 // closes reports whether the slot's ledger can hold requests until an instant.
 func (s *slot) closes() bool { return s.enforced() && s.policy.Unit != UnitConcurrentRequests }
+
+// show takes in what is said of a policy whose units nobody on this side can
+// count. It holds nothing, save where a service's own dialect states it in a unit
+// that all requests cost, and nothing is left: then until the reset named,
+// or until a request sent since is answered otherwise.
+func (s *slot) show(now, start time.Time, lim *ServiceLimit, known bool, most time.Duration) {
+	l := &s.ledger
+	if lim.Remaining >= 0 {
+		l.stated, l.left = true, lim.Remaining
+	}
+	switch {
+	case known && (s.policy.Unit == "tokens" || s.policy.Unit == "percent") && lim.Remaining == 0 && lim.Reset > 0:
+		l.said = now
+		l.closed = latest(l.closed, now.Add(min(lim.Reset, most)))
+	case lim.Remaining > 0 && start.After(l.said):
+		l.closed = time.Time{}
+	}
+}
+
+// shut returns the instant until which such a policy holds everything, and
+// whether that is yet to come; the zero Time where it holds nothing. That it is
+// over is reported once.
+func (s *slot) shut(now time.Time) (until time.Time, closed bool) {
+	until = s.ledger.closed
+	if closed = now.Before(until); !closed {
+		s.ledger.closed = time.Time{}
+	}
+	return until, closed
+}
 
 // most is the largest number of units one request can take of the slot:
 // whoever asks for more waits for the whole quota.
@@ -303,12 +338,13 @@ func (s *slot) rest(now time.Time) time.Time {
 
 // faded reports whether an announced policy has not been announced for so
 // long that it no longer holds: its window has passed, or some time where none
-// was stated. One that is announced by refusals alone holds on, for it is kept
-// to.
+// was stated, and no more is left than when it was. One that is announced by
+// refusals alone, or only where little is left, holds on, for it is kept to.
 func (s *slot) faded(now time.Time) bool {
 	window := s.terms.Window
 	orDefault(&window, windowless)
-	return s.source == SourceAnnounced && !s.onRefusals && now.Sub(s.lastSaid) > window && !now.Before(s.ledger.until())
+	return s.source == SourceAnnounced && !s.onRefusals && now.Sub(s.lastSaid) > window && !now.Before(s.ledger.until()) &&
+		s.remaining(now) <= s.mostSaid
 }
 
 // windowless is how long a policy without a window holds that is no longer

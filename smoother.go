@@ -76,7 +76,7 @@ func (s *slot) pace(now time.Time, waiting int64, sm *Smoothing) float64 {
 			return math.Inf(1)
 		}
 		s.plan.from = now
-		return sm.Velocity * float64(p.Quota) / p.Window.Seconds()
+		return s.makeWay(sm.Velocity, float64(p.Quota)/p.Window.Seconds())
 	}
 	ahead := end.Sub(now)
 	if ahead <= 0 || left <= 0 || left >= unlimited {
@@ -89,9 +89,19 @@ func (s *slot) pace(now time.Time, waiting int64, sm *Smoothing) float64 {
 	off := left - (s.plan.units - s.plan.rate*now.Sub(s.plan.from).Seconds())
 	slack := max(2*s.plan.rate*micro(sm, p.Window).Seconds(), s.plan.units/10, 2)
 	if s.plan.from.IsZero() || math.Abs(off) > slack || end.Sub(s.plan.to).Abs() > time.Second {
-		s.plan = plan{from: now, to: end, units: left, rate: sm.Velocity * left / ahead.Seconds()}
+		s.plan = plan{from: now, to: end, units: left, rate: s.makeWay(sm.Velocity, left/ahead.Seconds())}
 	}
 	return s.plan.rate
+}
+
+// makeWay is the pace at a velocity and a rate that would use up the quota.
+// Where others use it too, the velocity is at most 1 and what they use is left
+// to them, save that nobody is made to stop.
+func (s *slot) makeWay(velocity, rate float64) float64 {
+	if !s.ledger.othersSeen {
+		return velocity * rate
+	}
+	return max(min(velocity, 1)*rate-s.ledger.others, rate/10)
 }
 
 // paced reports whether demand would outrun what is left before the time

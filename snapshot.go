@@ -52,7 +52,11 @@ type PolicyState struct {
 	Used      int64         `json:"used"`            // as far as heed knows
 	Remaining int64         `json:"remaining"`       // -1: unknown
 	Reset     time.Duration `json:"reset,omitempty"` // until there is more; 0: not known, or now
-	Pace      float64       `json:"pace,omitempty"`  // units per second that requests are spread to; 0: they are not
+	// Bucket is the origin's name for the budget the policy is of, which holds
+	// only the requests counted in it; "": it holds all, or the budget has no
+	// name.
+	Bucket string  `json:"bucket,omitempty"`
+	Pace   float64 `json:"pace,omitempty"` // units per second that requests are spread to; 0: they are not
 }
 
 // UnmarshalText decodes what [Source.MarshalText] has encoded.
@@ -104,7 +108,7 @@ func (o *origin) state(now time.Time) OriginState {
 
 func (p *partition) state(now time.Time) PartitionState {
 	s := PartitionState{
-		Partition: p.number, Policies: make([]PolicyState, 0, len(p.slots)), InFlight: p.inFlight.len, Waiting: p.queue.len + len(p.parked),
+		Partition: p.number, Policies: make([]PolicyState, 0, len(p.slots)), InFlight: p.inFlight.len, Waiting: p.waiting(),
 		Waited: p.waited, Refusals: p.refusals, Opening: p.opening.limit, Cap: int(p.cap.limit), Degraded: p.shared.isDegraded(),
 	}
 	s.Paused, s.PauseCause = p.pause.state(now)
@@ -128,13 +132,16 @@ func (s *slot) state(now time.Time) PolicyState {
 	p := &s.policy
 	st := PolicyState{
 		Name: p.Name, Source: s.source, Unit: p.Unit, Quota: p.Quota, Window: p.Window, Burst: p.Burst,
-		Remaining: s.remaining(now), Pace: s.plan.rate,
+		Remaining: s.remaining(now), Pace: s.plan.rate, Bucket: shownBucket(s.bucketName),
 	}
 	if p.Quota > 0 && st.Remaining >= 0 {
 		st.Used = max(p.Quota-st.Remaining, 0)
 	}
-	if !s.enforced() {
+	if !s.enforced() { // as the origin said last
 		st.Used, st.Remaining = 0, -1
+		if s.ledger.stated {
+			st.Remaining = s.ledger.left
+		}
 	}
 	reset := s.ledger.until()
 	if s.source == SourceConfigured {

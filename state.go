@@ -14,6 +14,8 @@ type origin struct {
 	reg  *Registry
 	name string
 
+	bodies []*Dialect // that read the bodies of its answers; never changed
+
 	mu         sync.Mutex
 	gone       bool // forgotten: look the origin up again
 	limits     *Limits
@@ -35,12 +37,19 @@ type origin struct {
 	waited    time.Duration // in all
 	warned    bool          // that it was much
 	nested    bool          // warned that a request waits for what its parent holds
-	known     []Policy      // announced, for partitions to come
+	known     []knownPolicy // announced, for partitions to come
+	routes    *routes       // which requests belong to which budget; nil: there is but one
 	opened    bool          // met, and announced nothing: partitions to come need not scout
 
 	pending []Event // to be told once the lock is free
 
 	spellings []spelling // in the registry's map; guarded by the registry's lock
+}
+
+// A knownPolicy is a policy and the budget it is of.
+type knownPolicy struct {
+	Policy
+	bucket string
 }
 
 // A partition is an origin's quota for one credential.
@@ -59,7 +68,8 @@ type partition struct {
 	learner  learner
 	shared   *sharing // nil: this process alone
 
-	queue      queue
+	queue      queue     // of requests in no lane
+	lanes      []*lane   // nil: all requests are counted alike
 	parked     []*waiter // waiting for their own next try, outside the queue
 	inFlight   flights
 	unanswered int
@@ -97,8 +107,10 @@ func (o *origin) newPartition(key partitionKey, now time.Time) *partition {
 		p.opening.start(now)
 	}
 	p.configure(now, true)
-	for _, pol := range o.known {
-		p.slots = append(p.slots, newSlot(pol, SourceAnnounced))
+	for _, k := range o.known {
+		s := newSlot(k.Policy, SourceAnnounced)
+		s.bucketName = k.bucket
+		p.slots = append(p.slots, s)
 	}
 	o.partitions = append(o.partitions, p)
 	switch {
@@ -184,6 +196,9 @@ func (p *partition) charge(now time.Time, s *slot) {
 		return
 	}
 	for pm := p.inFlight.oldest; pm != nil; pm = pm.younger {
+		if s.bucketName != "" && !p.mayCount(s.bucketName, pm) {
+			continue
+		}
 		c := s.take(now, p.cost(s, &ask{opts: &noOptions}))
 		if pm.answered {
 			s.settle(now, pm.start, &c)
@@ -207,7 +222,7 @@ func (p *partition) slot(source Source, name, key string, unit Unit) *slot {
 func (p *partition) patience() time.Duration { return max(time.Second, 2*p.slowest) }
 
 // waiting is how many requests wait in the partition.
-func (p *partition) waiting() int { return p.queue.len + len(p.parked) }
+func (p *partition) waiting() int { return p.queued() + len(p.parked) }
 
 // busy reports whether requests of the partition are waiting or in flight.
 func (p *partition) busy() bool { return p.waiting() > 0 || p.inFlight.oldest != nil }
@@ -230,6 +245,9 @@ func (p *partition) rest(now time.Time) time.Time {
 	for _, s := range p.slots {
 		at = latest(at, s.rest(now))
 	}
+	for _, l := range p.lanes {
+		at = latest(at, l.pause.until)
+	}
 	return at
 }
 
@@ -239,9 +257,14 @@ func (o *origin) reset(now time.Time) {
 	o.resume(now)
 	o.backoff, o.lastStart, o.lastEnd, o.interval = backoff{}, time.Time{}, time.Time{}, 0
 	o.known, o.opened, o.waited, o.warned, o.nested = nil, false, 0, false, false
+	if o.routes != nil {
+		o.routes = nil
+		o.sort(now)
+	}
 	for _, p := range o.partitions {
 		p.backoff, p.cap, p.smoother, p.learner = backoff{}, concurrency{}, smoother{}, learner{}
 		p.opening = opening{serial: p.opening.serial + 1}
+		p.lanes = nil
 		p.lastWell, p.waited = time.Time{}, 0
 		for pm := p.inFlight.oldest; pm != nil; pm = pm.younger {
 			pm.charges = nil
@@ -266,6 +289,12 @@ func (o *origin) resume(now time.Time) {
 			p.emit(Event{Kind: EventResumed, Time: now})
 		}
 		p.pause.end()
+		for _, l := range p.lanes {
+			if l.pause.holds(now) {
+				p.emit(Event{Kind: EventResumed, Time: now, Bucket: l.shown()})
+			}
+			l.pause.end()
+		}
 	}
 }
 

@@ -16,13 +16,14 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 		return nil, &Permit{}, nil
 	}
 	p.touch(now)
+	a.lane = p.laneOf(now, a)
 	p.wants(now, a)
 	if s := p.impossible(a); s != nil {
 		return nil, nil, p.refusal(0, obstacle{CausePolicy, s.policy.Name}, ReasonCost)
 	}
 	pl := p.placeOf(a)
 	v := p.judge(now, a, &pl)
-	if pl.n == 0 && v.goes(now) && (o.waiting == 0 || a.opts.noWait || !o.hasCommonLimits()) {
+	if pl.n == 0 && v.goes(now) && (o.waiting == 0 || a.opts.noWait || !o.hasCommonLimits() && !p.crowded(a)) {
 		return nil, p.admit(now, a), nil
 	}
 	a.until, _ = ctx.Deadline()

@@ -63,14 +63,14 @@ func (o *origin) wake(now time.Time) {
 		o.space(now, &v, 0, 0)
 		first := 0
 		for i, p := range heads {
-			if before(p.queue.head(), heads[first].queue.head()) {
+			if before(p.head(), heads[first].head()) {
 				first = i
 			}
 		}
 		if !v.goes(now) {
 			// What holds one holds all: one alarm will do.
 			for i, p := range heads {
-				if w := p.queue.head(); w != nil {
+				if w := p.head(); w != nil {
 					w.held = v.obstacle
 				}
 				if i == first {
@@ -100,7 +100,10 @@ func before(a, b *waiter) bool {
 // and reports false.
 func (p *partition) wakeHead(now time.Time) bool {
 	p.unpark(now)
-	w := p.next(now)
+	if len(p.lanes) > 0 {
+		return p.wakeHeads(now)
+	}
+	w := p.next(now, &p.queue)
 	if w == nil {
 		p.setAlarm(p.nextParked())
 		return false
@@ -131,13 +134,13 @@ func (p *partition) wakeAfter(v *verdict) {
 // next returns the waiter whose turn it is: the head of the queue, or, while
 // it is in doubt whether more than one path is being refused, the first that
 // asks for another path.
-func (p *partition) next(now time.Time) *waiter {
-	head := p.queue.head()
+func (p *partition) next(now time.Time, q *queue) *waiter {
+	head := q.head()
 	if head == nil || !p.pause.doubtful || p.pause.tried || p.learner.testing || !p.pause.holds(now) {
 		return head
 	}
 	found := head
-	p.queue.all(func(w *waiter) {
+	q.all(func(w *waiter) {
 		if found.path == p.pause.path && w.path != p.pause.path {
 			found = w
 		}
@@ -186,7 +189,7 @@ func (p *partition) join(now time.Time, w *waiter) {
 	p.origin.waiting++
 	if w.notBefore.After(now) {
 		p.parked = append(p.parked, w)
-	} else if p.queue.push(w) {
+	} else if p.queueOf(w.lane).push(w) {
 		p.news = true
 	}
 }
@@ -208,7 +211,7 @@ func (p *partition) endWaits(pm *Permit, err error) {
 		p.leave(w)
 		w.resolve(pm, err)
 	}
-	p.queue.all(end)
+	p.queues(func(_ *lane, q *queue) { q.all(end) })
 	for len(p.parked) > 0 {
 		end(p.parked[0])
 	}
@@ -220,7 +223,8 @@ func (p *partition) unpark(now time.Time) {
 		if w.notBefore.After(now) {
 			return false
 		}
-		if p.queue.push(w) {
+		w.lane = p.laneOf(now, &w.ask)
+		if p.queueOf(w.lane).push(w) {
 			p.news = true
 		}
 		return true
@@ -242,7 +246,9 @@ func (p *partition) settleDeadlines(now time.Time) {
 		return
 	}
 	p.news = false
-	if p.queue.deadlines == 0 && len(p.parked) == 0 {
+	deadlines := 0
+	p.queues(func(_ *lane, q *queue) { deadlines += q.deadlines })
+	if deadlines == 0 && len(p.parked) == 0 {
 		return
 	}
 	settle := func(w *waiter, pl *place) (left bool) {
@@ -264,11 +270,13 @@ func (p *partition) settleDeadlines(now time.Time) {
 // inLine calls f for everyone in line from the first to the last, with their
 // places. f reports whether it has ended the wait.
 func (p *partition) inLine(f func(*waiter, *place) (left bool)) {
-	pl := place{units: make([]int64, len(p.slots))}
-	p.queue.all(func(w *waiter) {
-		if !f(w, &pl) {
-			pl.add(p, &w.ask)
-		}
+	p.queues(func(_ *lane, q *queue) {
+		pl := place{units: make([]int64, len(p.slots))}
+		q.all(func(w *waiter) {
+			if !f(w, &pl) {
+				pl.add(p, &w.ask)
+			}
+		})
 	})
 }
 
@@ -281,12 +289,12 @@ func (p *partition) refuse(w *waiter, wait time.Duration, by obstacle, why Reaso
 // limitWaits has those waiting keep to a MaxWait that has changed.
 func (p *partition) limitWaits() {
 	limit := func(w *waiter) {
-		p.queue.count(w, -1)
+		w.queue.count(w, -1)
 		w.limitWait(p.origin.limits.MaxWait)
-		p.queue.count(w, 1)
+		w.queue.count(w, 1)
 		w.setExpiry()
 	}
-	p.queue.all(limit)
+	p.queues(func(_ *lane, q *queue) { q.all(limit) })
 	for _, w := range p.parked {
 		w.limitWait(p.origin.limits.MaxWait)
 		w.setExpiry()

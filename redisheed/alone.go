@@ -11,15 +11,13 @@ import (
 // be reached. A nil alone does nothing.
 //
 // Its share of a quota is the quota divided by the processes that Redis knew
-// of last. In the first window it also takes no more than it had in use when
-// Redis was lost and its share of what was left then: what others had used
-// is not its to use.
+// of last. Until a window has passed since Redis answered last, it also takes
+// no more than it had in use then and its share of what was left: what others
+// had used is not its to use.
 type alone struct {
-	since   int64 // Redis's clock
+	then
 	n       int64 // processes
-	left    int64 // its share of what was left; -1: not known
-	before  map[string]int64
-	taken   past // since
+	taken   past  // since
 	buckets map[string]*bucket
 	start   time.Time // the latest
 	end     time.Time // the latest
@@ -30,19 +28,45 @@ type bucket struct {
 	at     time.Time
 }
 
-func (b *book) newAlone(now time.Time) *alone {
-	x := &alone{since: b.clock.now(now), n: b.clients, left: -1, before: make(map[string]int64), buckets: make(map[string]*bucket)}
+// then is how things stood when Redis answered last.
+type then struct {
+	since  int64 // Redis's clock
+	left   int64 // -1: not known
+	before map[string]int64
+}
+
+// remember notes how things stand.
+func (b *book) remember() {
+	t := &b.then
+	t.since, t.left = b.clock.now(time.Now()), b.left
+	if t.before == nil {
+		t.before = make(map[string]int64)
+	}
+	clear(t.before)
+	b.past.any(t.since)
+	for field, w := range b.past.windows {
+		t.before[field] = w.used
+	}
+}
+
+func (b *book) newAlone() *alone {
+	x := &alone{then: b.then, n: b.clients, buckets: make(map[string]*bucket)}
 	if x.n == 0 {
 		x.n = int64(b.l.o.Processes)
 	}
-	if b.left >= 0 {
-		x.left = b.left / x.n
+	if x.before == nil {
+		x.left = -1 // Redis never answered
 	}
-	b.past.any(x.since)
-	for field, w := range b.past.windows {
-		x.before[field] = w.used
+	if x.left >= 0 {
+		x.left /= x.n
 	}
 	return x
+}
+
+func (x *alone) shift(by int64) {
+	if x != nil {
+		x.taken.shift(by)
+	}
 }
 
 // goAlone judges a without Redis.

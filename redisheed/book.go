@@ -62,6 +62,7 @@ type book struct {
 	retryAt  time.Time
 	failures int    // in a row
 	alone    *alone // nil: Redis answers, or requests are to fail
+	then     then   // when it answered last
 
 	timer *time.Timer
 	alarm time.Time
@@ -168,7 +169,7 @@ func (m *limits) consider(unit byte, quota, window int64) {
 	if window > 0 && (m.window == 0 || window < m.window) {
 		m.window = window
 		m.grain = 1
-		if quota > exactUnits {
+		if quota == 0 || quota > exactUnits {
 			m.grain = max(window/400, 1)
 		}
 	}
@@ -372,7 +373,9 @@ func (b *book) fly(now time.Time, do string) {
 		q.History = 1
 	}
 	b.slots.count(now, b, q, first)
-	b.alone.tell(&b.report)
+	if !b.clock.at.IsZero() { // else it is not known what to tell
+		b.alone.tell(&b.report)
+	}
 	if b.unacked == nil {
 		if b.unacked = b.report.ops(now); b.unacked != nil {
 			b.batch++
@@ -417,8 +420,12 @@ func (b *book) fillAsk(q *question, first *ask) {
 	if m.window > 0 {
 		hold = min(hold, time.Duration(m.window/40)*time.Microsecond)
 	}
-	if m.single || hold <= 0 {
+	switch {
+	case m.single:
 		q.Need, q.Imm = 1, 1
+		return
+	case hold <= 0:
+		q.Need = q.Imm // who has asked, and nothing in advance
 		return
 	}
 	if n := b.rate * hold.Seconds(); n >= worthALease {
@@ -469,7 +476,7 @@ func (b *book) lost(now time.Time, q *question, err error) {
 	if b.l.o.OnOutage == GoAlone {
 		b.emptyHand(now)
 		if fresh || b.alone == nil {
-			b.alone = b.newAlone(now)
+			b.alone = b.newAlone()
 		}
 		return
 	}
@@ -482,6 +489,11 @@ func (b *book) lost(now time.Time, q *question, err error) {
 // hear takes in what a reply says of the partition; it returns what others in
 // this process should know.
 func (b *book) hear(now time.Time, q *question, first *ask, r *reply) []heed.News {
+	if by := b.clock.set(r); by != 0 {
+		b.past.shift(by)
+		b.alone.shift(by)
+	}
+	b.alone.tell(&b.report)
 	b.down, b.alone = nil, nil
 	took := r.came.Sub(r.sent)
 	b.rtt = min(max(took, b.rtt-b.rtt/8), maxRTT)
@@ -497,7 +509,6 @@ func (b *book) hear(now time.Time, q *question, first *ask, r *reply) []heed.New
 		return nil
 	}
 	b.unacked = nil
-	b.clock.set(r)
 	if len(b.report.adds) > 0 {
 		b.flushBy(now)
 	}
@@ -549,6 +560,7 @@ func (b *book) learn(now time.Time, list []*announced) (fresh []heed.Policy) {
 
 // serve hands out what a reply grants.
 func (b *book) serve(now time.Time, q *question, first *ask, r *reply, news []heed.News) {
+	defer b.remember()
 	if q.Do != "ask" || r.status == tell {
 		return
 	}

@@ -16,11 +16,15 @@ type window struct {
 }
 
 func newWindow(unit byte, quota, length int64) *window {
-	w := &window{unit: unit, quota: quota, length: length, grain: 1}
-	if quota > exactUnits {
-		w.grain = (length + 99) / 100
+	return &window{unit: unit, quota: quota, length: length, grain: grain(quota, length)}
+}
+
+// grain is how finely a window remembers: as the script does.
+func grain(quota, length int64) int64 {
+	if quota > 0 && quota <= exactUnits {
+		return (length + 99_999) / 100_000
 	}
-	return w
+	return (length + 99) / 100
 }
 
 func (w *window) index(x int64) int64 { return (x + w.grain - 1) / w.grain }
@@ -169,6 +173,15 @@ func (p *past) move(m move, k, really int64) {
 	}
 }
 
+// shift moves all instants.
+func (p *past) shift(by int64) {
+	for _, w := range p.windows {
+		for i := range w.at {
+			w.at[i] = w.index(w.at[i]*w.grain + by)
+		}
+	}
+}
+
 // A clock tells what time it is on Redis's clock: never too early, and too
 // late by no more than the question took that it was read with.
 type clock struct {
@@ -177,16 +190,25 @@ type clock struct {
 	took time.Duration
 }
 
-func (c *clock) set(r *reply) {
+// set reads the clock off a reply; it returns by how much the time that was
+// told before there was a reply is to be put right.
+func (c *clock) set(r *reply) (by int64) {
+	if c.at.IsZero() {
+		by = r.now - wallClock(r.sent)
+	}
 	took := r.came.Sub(r.sent)
 	if c.at.IsZero() || took <= c.took || r.came.Sub(c.at) > 10*time.Second {
 		c.base, c.at, c.took = r.now, r.sent, took
 	}
+	return by
 }
+
+// wallClock is the time before Redis has told it: of use only to this process.
+var wallClock = func(t time.Time) int64 { return t.UnixMicro() }
 
 func (c *clock) now(t time.Time) int64 {
 	if c.at.IsZero() {
-		return t.UnixMicro()
+		return wallClock(t)
 	}
 	return c.base + micros(t.Sub(c.at))
 }

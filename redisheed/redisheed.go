@@ -281,7 +281,11 @@ func (l *Ledger) Check(ctx context.Context, q *heed.Question) (heed.Answer, erro
 
 // Pause implements [heed.Ledger].
 func (l *Ledger) Pause(ctx context.Context, origin string, d time.Duration) error {
-	_, err := l.run(ctx, origin, "-", &question{Do: "pause", D: max(micros(d), -1)}, nil)
+	q := &question{Do: "pause", D: -1}
+	if d > 0 {
+		q.D = micros(d)
+	}
+	_, err := l.run(ctx, origin, "-", q, nil)
 	if err == nil {
 		l.forgetAnswers(origin)
 	}

@@ -57,7 +57,7 @@ type question struct {
 	Batch int64 `json:"batch,omitempty"`
 	Ops   []op  `json:"ops,omitempty"`
 
-	D int64 `json:"d,omitempty"`
+	D int64 `json:"d"`
 
 	pending bool // it counts a request in flight that may yet be refused
 }

@@ -77,6 +77,8 @@ func (b *book) ring(at time.Time) {
 	if !b.flying && (b.down == nil || !now.Before(b.retryAt)) {
 		beat := b.limits != nil && b.limits.bounds && b.slots.any(b) && now.Sub(b.told) >= b.l.o.SlotLease/3
 		switch {
+		case b.alone != nil: // see whether Redis is back
+			b.fly(now, "tell")
 		case len(b.askers) > 0: // pump asks
 		case b.down != nil, beat, !b.flushAt.IsZero() && !now.Before(b.flushAt):
 			b.fly(now, "tell")

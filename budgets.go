@@ -1,0 +1,177 @@
+package heed
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// pkSep stands between a policy's name and its partition key, in the name heed
+// gives the budget.
+const pkSep = "\x01"
+
+// bucketOf returns the budget in which an answer to pm's request counts a
+// policy; "": one that is not known to be for some requests only.
+func (p *partition) bucketOf(pm *Permit, a *Announcement, policy, key string) string {
+	switch {
+	case a.Dialect == "riot": // its bucket says which kind of limit refused
+		if strings.HasPrefix(policy, "method-") {
+			return pm.route()
+		}
+		return ""
+	case a.Bucket != "":
+		return a.Bucket[:min(len(a.Bucket), maxNameLen)]
+	case key == "":
+		return ""
+	}
+	// A policy that was seen with two partition keys has a quota for each, and
+	// the request decides for which.
+	split := false
+	for _, s := range p.slots {
+		if s.source == SourceAnnounced && s.policy.Name == policy && s.policy.PartitionKey != "" && s.policy.PartitionKey != key {
+			s.bucketName = policy + pkSep + s.policy.PartitionKey
+			split = true
+		}
+	}
+	if !split {
+		return ""
+	}
+	if s := p.slot(SourceAnnounced, policy, key, ""); s != nil && s.bucketName == "" {
+		s.bucketName = policy + pkSep + key
+	}
+	return policy + pkSep + key
+}
+
+// slotIn returns the slot of a budget's announced policy, nil where there is
+// none.
+func (p *partition) slotIn(bucket, name, key string) *slot {
+	for _, s := range p.slots {
+		if s.source == SourceAnnounced && s.bucketName == bucket && s.policy.Name == name && s.policy.PartitionKey == key {
+			return s
+		}
+	}
+	return nil
+}
+
+// belongs takes in which budgets the answer to pm's request was counted in, and
+// returns the lane of such requests. first: it is the answer.
+func (p *partition) belongs(now time.Time, pm *Permit, a *Announcement, buckets []string, first bool) *lane {
+	o := p.origin
+	switch {
+	case a.Dialect == "riot":
+		if a.Refused && a.Bucket != "" && !a.Global {
+			buckets = append(buckets, pm.route())
+		}
+	case a.Bucket != "":
+		buckets = append(buckets, a.Bucket[:min(len(a.Bucket), maxNameLen)])
+	}
+	if len(buckets) == 0 {
+		if o.routes == nil {
+			return nil
+		}
+		var buf [longestPath]byte
+		route := appendRoute(buf[:0], pm.method, pm.path)
+		if _, known := o.routes.lookUp(route, pm.path); !known && first {
+			o.routes.learn(route, pm.path, "")
+			o.sort(now)
+		}
+		return nil
+	}
+	key := joinBuckets(buckets)
+	p.learnRoute(now, pm, key)
+	return p.lane(now, key)
+}
+
+// learnRoute notes that requests such as pm's belong to a lane, and moves those
+// that wait.
+func (p *partition) learnRoute(now time.Time, pm *Permit, key string) {
+	o := p.origin
+	first := o.routes == nil
+	t := o.table()
+	var buf [longestPath]byte
+	route := appendRoute(buf[:0], pm.method, pm.path)
+	before, known := t.lookUp(route, pm.path)
+	t.learn(route, pm.path, key)
+	if (first || !known || before != key) && o.waiting > 0 {
+		o.sort(now)
+	}
+}
+
+// route is what requests such as pm's have in common.
+func (pm *Permit) route() string { return string(appendRoute(nil, pm.method, pm.path)) }
+
+// scoped reports whether a refusal holds for a lane alone: it names its budget,
+// and none that others share is used up.
+func (p *partition) scoped(pm *Permit, a *Announcement, l *lane) bool {
+	if l == nil || a.Global {
+		return false
+	}
+	for i := range a.Limits {
+		lim := &a.Limits[i]
+		if lim.Remaining == 0 && p.bucketOf(pm, a, lim.Policy, lim.PartitionKey) == "" {
+			return false
+		}
+	}
+	return true
+}
+
+// mayCount reports whether a request in flight may be counted in a budget, as
+// far as is known.
+func (p *partition) mayCount(bucket string, pm *Permit) bool {
+	if p.origin.routes == nil {
+		return true
+	}
+	var buf [longestPath]byte
+	key, known := p.origin.routes.lookUp(appendRoute(buf[:0], pm.method, pm.path), pm.path)
+	return !known || slices.Contains(strings.Split(key, bucketSep), bucket)
+}
+
+// openBucket has the requests of a budget go one ahead of the others.
+func (p *partition) openBucket(now time.Time, bucket string) {
+	if bucket == "" {
+		p.opening.start(now)
+		return
+	}
+	for _, l := range p.lanes {
+		if l.has(bucket) {
+			l.opening.start(now)
+		}
+	}
+}
+
+// common returns an announcement without what concerns some requests only:
+// each process keeps to that by itself.
+func (p *partition) common(pm *Permit, a *Announcement) Announcement {
+	c := *a
+	if a.Bucket == "" {
+		if a.Dialect != "riot" {
+			return c
+		}
+	}
+	c.Policies = slices.DeleteFunc(slices.Clone(a.Policies), func(pol Policy) bool {
+		return p.bucketOf(pm, a, pol.Name, pol.PartitionKey) != ""
+	})
+	c.Limits = slices.DeleteFunc(slices.Clone(a.Limits), func(l ServiceLimit) bool {
+		return p.bucketOf(pm, a, l.Policy, l.PartitionKey) != ""
+	})
+	return c
+}
+
+// shownBucket is a budget's name for people.
+func shownBucket(bucket string) string {
+	if strings.Contains(bucket, pkSep) {
+		return "" // a partition key is nobody's business
+	}
+	return bucket
+}
+
+// shown is the name of the lane's budgets for people.
+func (l *lane) shown() string {
+	var names []string
+	for _, b := range l.buckets {
+		if b = shownBucket(b); b != "" {
+			names = append(names, b)
+		}
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,5 +1,0 @@
-//go:build race
-
-package scorecard
-
-const raceEnabled = true

@@ -1,0 +1,211 @@
+package heed
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// A lane is the requests of a partition that are counted in the same budgets,
+// where the origin has several: an exhausted budget holds its own lane and no
+// other. Requests of no known budget are in no lane; what holds them holds all.
+//
+// A request whose route is not known, at an origin that has budgets, has a
+// lane for its route alone until an answer tells: one goes ahead of the others.
+type lane struct {
+	key      string
+	buckets  []string
+	queue    queue
+	smoother smoother
+	opening  opening
+	pause    pause
+	backoff  backoff
+}
+
+// mostLanes bounds the lanes of a partition.
+const mostLanes = 64
+
+// has reports whether the lane's requests are counted in a budget.
+func (l *lane) has(bucket string) bool { return slices.Contains(l.buckets, bucket) }
+
+// holds reports whether a slot holds the requests of a lane, nil for those of
+// no known budget.
+func (s *slot) holds(l *lane) bool { return s.bucketName == "" || l != nil && l.has(s.bucketName) }
+
+// idle reports whether nothing is lost with the lane.
+func (l *lane) idle(now time.Time) bool {
+	return l.queue.len == 0 && !l.pause.holds(now) && l.opening.flying == 0
+}
+
+// held reports whether something beside the limits holds the lane.
+func (l *lane) held(now time.Time, patience time.Duration) bool {
+	_, open := l.opening.free(now, patience)
+	return !open || l.pause.holds(now) || l.smoother.limiter != nil
+}
+
+// laneOf returns the lane of a request.
+func (p *partition) laneOf(now time.Time, a *ask) *lane {
+	t := p.origin.routes
+	if t == nil {
+		return nil
+	}
+	var buf [longestPath]byte
+	route := appendRoute(buf[:0], a.method(), a.path)
+	key, known := t.lookUp(route, a.path)
+	if known {
+		return p.lane(now, key)
+	}
+	key = string(route)
+	met := p.hasLane(key)
+	l := p.lane(now, key)
+	if l != nil && !met {
+		l.opening.start(now)
+	}
+	return l
+}
+
+func (p *partition) hasLane(key string) bool {
+	return slices.ContainsFunc(p.lanes, func(l *lane) bool { return l.key == key })
+}
+
+// lane returns the lane of that key, made where there is none; nil for "", and
+// where there are too many.
+func (p *partition) lane(now time.Time, key string) *lane {
+	if key == "" {
+		return nil
+	}
+	for _, l := range p.lanes {
+		if l.key == key {
+			return l
+		}
+	}
+	if len(p.lanes) >= mostLanes {
+		p.lanes = slices.DeleteFunc(p.lanes, func(l *lane) bool { return l.idle(now) })
+		if len(p.lanes) >= mostLanes {
+			return nil
+		}
+	}
+	l := &lane{key: key, buckets: strings.Split(key, bucketSep)}
+	p.lanes = append(p.lanes, l)
+	return l
+}
+
+// laneNow is the lane of pm's request: l where its answer told, else the one
+// in which it went.
+func (p *partition) laneNow(pm *Permit, l *lane) *lane {
+	if l != nil {
+		return l
+	}
+	return pm.lane
+}
+
+// queueOf returns where the requests of a lane wait.
+func (p *partition) queueOf(l *lane) *queue {
+	if l == nil {
+		return &p.queue
+	}
+	return &l.queue
+}
+
+// queues calls f for every queue of the partition.
+func (p *partition) queues(f func(l *lane, q *queue)) {
+	f(nil, &p.queue)
+	for _, l := range p.lanes {
+		f(l, &l.queue)
+	}
+}
+
+// queued is how many requests are in line.
+func (p *partition) queued() int {
+	n := p.queue.len
+	for _, l := range p.lanes {
+		n += l.queue.len
+	}
+	return n
+}
+
+// queuedUnits is how many requests those in line stand for.
+func (p *partition) queuedUnits() int64 {
+	n := p.queue.units()
+	for _, l := range p.lanes {
+		n += l.queue.units()
+	}
+	return n
+}
+
+// head returns the first of all that are in line.
+func (p *partition) head() *waiter {
+	first := p.queue.head()
+	for _, l := range p.lanes {
+		if w := l.queue.head(); before(w, first) {
+			first = w
+		}
+	}
+	return first
+}
+
+// crowded reports whether requests of other lanes than a's are in line.
+func (p *partition) crowded(a *ask) bool {
+	return len(p.lanes) > 0 && p.queued() > p.queueOf(a.lane).len
+}
+
+// wakeHeads is wakeHead for a partition with lanes: the first of the heads of
+// all lanes that may go is admitted.
+func (p *partition) wakeHeads(now time.Time) bool {
+	var buf [8]*waiter
+	heads := buf[:0]
+	p.queues(func(_ *lane, q *queue) {
+		if w := p.next(now, q); w != nil {
+			heads = append(heads, w)
+		}
+	})
+	slices.SortFunc(heads, func(a, b *waiter) int {
+		if a.precedes(&b.ask) {
+			return -1
+		}
+		return 1
+	})
+	alarm := p.nextParked()
+	for _, w := range heads {
+		v := p.judge(now, &w.ask, &place{})
+		if v.goes(now) {
+			p.leave(w)
+			w.resolve(p.admit(now, &w.ask), nil)
+			return true
+		}
+		w.held = v.obstacle
+		if v.asks {
+			p.askLedger(w)
+		}
+		if !v.events {
+			alarm = soonest(alarm, v.at)
+		} else {
+			alarm = soonest(alarm, v.again)
+		}
+	}
+	p.setAlarm(alarm)
+	return false
+}
+
+// sort moves the requests in line that turn out to belong to another lane.
+func (o *origin) sort(now time.Time) {
+	for _, p := range o.partitions {
+		var moved []*waiter
+		p.queues(func(_ *lane, q *queue) {
+			q.all(func(w *waiter) {
+				if p.laneOf(now, &w.ask) != w.lane {
+					moved = append(moved, w)
+				}
+			})
+		})
+		for _, w := range moved {
+			w.queue.remove(w)
+			w.lane = p.laneOf(now, &w.ask)
+			p.queueOf(w.lane).push(w)
+			p.news = true
+		}
+		if len(moved) > 0 && len(o.partitions) > 1 {
+			o.stirred = true // also those in other partitions are to be judged
+		}
+	}
+}

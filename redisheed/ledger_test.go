@@ -1,0 +1,576 @@
+package redisheed
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/heedhttp/heed"
+	"github.com/heedhttp/heed/heedtest"
+	"github.com/redis/go-redis/v9"
+)
+
+const testOrigin = "https://api.example"
+
+func request() *http.Request {
+	req, _ := http.NewRequest("GET", testOrigin+"/path", nil)
+	req.Header.Set("Authorization", "Bearer secret")
+	return req
+}
+
+// newRegistry returns a registry with a ledger of its own, as in a process of
+// its own.
+func newRegistry(t testing.TB, c redis.UniversalClient, o Options, l heed.Limits) *heed.Registry {
+	l.Smoothing.Off = true
+	r, err := heed.NewRegistry(heed.Config{Default: l, Ledger: newLedger(t, c, o), Logger: quiet(o).Logger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	return r
+}
+
+func acquire(t testing.TB, r *heed.Registry) *heed.Permit {
+	t.Helper()
+	pm, err := r.Acquire(t.Context(), request())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pm
+}
+
+// answer has pm's request answered with a status and fields.
+func answer(pm *heed.Permit, status int, fields ...string) {
+	h := http.Header{}
+	for i := 0; i+1 < len(fields); i += 2 {
+		h.Set(fields[i], fields[i+1])
+	}
+	pm.Observe(&http.Response{StatusCode: status, Header: h, Body: http.NoBody})
+}
+
+func TestARefusalInOneProcessHoldsAll(t *testing.T) {
+	for _, status := range []int{429, 503} {
+		c := anyServer(t)
+		a, b := newRegistry(t, c, Options{}, heed.Limits{}), newRegistry(t, c, Options{}, heed.Limits{})
+		for _, r := range []*heed.Registry{a, b} {
+			pm := acquire(t, r)
+			answer(pm, 200)
+			pm.Release()
+		}
+		pm := acquire(t, a)
+		refused := time.Now()
+		answer(pm, status, "Retry-After", "1")
+		pm.Release()
+		eventually(t, late, "the other process holds too", func() bool {
+			d := b.Check(request())
+			return !d.Allowed && d.Cause == heed.CausePause
+		})
+		pm = acquire(t, b)
+		near(t, "waiting after the refusal", time.Since(refused), time.Second, late+100*time.Millisecond)
+		pm.Release()
+	}
+}
+
+func TestAPauseIsFoundThoughItsMessageIsLost(t *testing.T) {
+	c := anyServer(t)
+	deaf := newLedger(t, c, Options{})
+	r, err := heed.NewRegistry(heed.Config{Ledger: deaf, Logger: deaf.o.Logger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pm := acquire(t, r)
+	answer(pm, 200)
+	pm.Release()
+	deaf.stop()
+	<-deaf.stopped
+	other := newRegistry(t, c, Options{}, heed.Limits{})
+	pm = acquire(t, other)
+	answer(pm, 429, "Retry-After", "30")
+	pm.Release()
+	time.Sleep(20 * time.Millisecond)
+	if _, err := r.Acquire(heed.NoWait(t.Context()), request()); err == nil {
+		t.Error("it went although the partition is paused")
+	}
+	if s := r.Snapshot()[0].Partitions[0]; s.Paused < 29*time.Second {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestARefusalEndsEveryLease(t *testing.T) {
+	c := anyServer(t)
+	l := newLedger(t, c, Options{Lease: time.Second})
+	limit := heed.Policy{Quota: 100_000, Window: time.Minute}
+	b := busy(t, l, limit)
+	if b.hold() == 0 {
+		t.Fatal("nothing in hand")
+	}
+	other := newLedger(t, c, Options{})
+	pb, _ := other.book("key", limitPartition)
+	g := &grant{b: pb}
+	g.Heard(heed.Heard{At: time.Now(), Pause: time.Minute})
+	eventually(t, late, "the lease is given back", func() bool { return b.hold() == 0 })
+	if _, err := l.Limit("key", limit).Acquire(heed.NoWait(t.Context())); err == nil {
+		t.Error("it went although it is paused")
+	}
+}
+
+func (b *book) hold() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.inHand()
+}
+
+// busy uses a limit until units are taken in advance.
+func busy(t *testing.T, l *Ledger, p heed.Policy) *book {
+	t.Helper()
+	limit := l.Limit("key", p)
+	b, err := l.book("key", limitPartition)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 5*time.Second, "a lease", func() bool {
+		for range 50 {
+			if _, err := limit.Acquire(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return b.hold() > 10
+	})
+	return b
+}
+
+func TestWhatIsNotUsedOfALeaseIsGivenBack(t *testing.T) {
+	c := anyServer(t)
+	l := newLedger(t, c, Options{})
+	policy := heed.Policy{Quota: 10_000, Window: time.Minute}
+	var used int64
+	limit := l.Limit("key", policy)
+	b, err := l.book("key", limitPartition)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for b.hold() == 0 {
+		if _, err := limit.Acquire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		used++
+	}
+	other := newLedger(t, c, Options{}).Limit("key", policy)
+	eventually(t, 2*time.Second, "only what was used is spent", func() bool {
+		s, err := other.Stats(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Used == used
+	})
+}
+
+func TestCloseGivesBackLeases(t *testing.T) {
+	c := anyServer(t)
+	l := New(c, quiet(Options{Lease: 10 * time.Second}))
+	policy := heed.Policy{Quota: 10_000, Window: time.Hour}
+	b := busy(t, l, policy)
+	inHand := b.hold()
+	other := newLedger(t, c, Options{}).Limit("key", policy)
+	before, err := other.Stats(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	after, err := other.Stats(t.Context())
+	if err != nil || before.Used-after.Used != inHand {
+		t.Errorf("%d in hand; used before %d, after %d; %v", inHand, before.Used, after.Used, err)
+	}
+	if _, err := l.Limit("key", policy).Acquire(t.Context()); err == nil {
+		t.Error("a closed ledger grants")
+	}
+}
+
+func TestRoundTripsPerRequest(t *testing.T) {
+	needServer(t)
+	for _, test := range []struct {
+		name    string
+		o       Options
+		rate    int
+		most    float64
+		workers int
+	}{
+		{"without leases, one after the other", Options{Lease: -1}, 0, 1.02, 1},
+		{"without leases, 8 at once", Options{Lease: -1}, 0, 1.02, 8},
+		{"with leases, at 500 a second", Options{}, 500, 0.1, 8},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := startServer(t)
+			c := s.client()
+			defer c.Close()
+			var trips int64
+			c.AddHook(&tripCounter{&trips})
+			_, url := origin(t, heedtest.Config{})
+			r := newRegistry(t, c, test.o, heed.Limits{Policies: []heed.Policy{{Quota: 100_000, Window: time.Minute}}, Smoothing: heed.Smoothing{Off: true}})
+			client := (&heed.Transport{Registry: r}).Client()
+			get := func() time.Duration {
+				var tr heed.Trace
+				req, _ := http.NewRequestWithContext(heed.WithTrace(t.Context(), &tr), "GET", url, nil)
+				resp, err := client.Do(req)
+				if err != nil {
+					t.Error(err)
+					return 0
+				}
+				resp.Body.Close()
+				return tr.Waited
+			}
+			get()
+			time.Sleep(300 * time.Millisecond) // the first answer is told by now
+			began, n := time.Now(), int64(0)
+			atomic.StoreInt64(&trips, 0)
+			var waits []time.Duration
+			var mu sync.Mutex
+			var wg sync.WaitGroup
+			var pings []time.Duration
+			pinger := s.client()
+			defer pinger.Close()
+			wg.Go(func() {
+				for time.Since(began) < 2*time.Second {
+					at := time.Now()
+					pinger.Ping(t.Context())
+					pings = append(pings, time.Since(at))
+					time.Sleep(5 * time.Millisecond)
+				}
+			})
+			for range test.workers {
+				wg.Go(func() {
+					for time.Since(began) < 2*time.Second {
+						if test.rate > 0 {
+							time.Sleep(time.Duration(test.workers) * time.Second / time.Duration(test.rate))
+						}
+						w := get()
+						mu.Lock()
+						n++
+						waits = append(waits, w)
+						mu.Unlock()
+					}
+				})
+			}
+			wg.Wait()
+			per := float64(atomic.LoadInt64(&trips)) / float64(n)
+			slices.Sort(waits)
+			median := waits[len(waits)/2]
+			slices.Sort(pings)
+			ping := pings[len(pings)/2]
+			t.Logf("%d requests, %.3f trips each, median wait %v, median round trip %v", n, per, median, ping)
+			if per > test.most {
+				t.Errorf("%.3f round trips per request, want at most %v", per, test.most)
+			}
+			if test.rate > 0 && median > ping {
+				t.Errorf("the median request waited %v, more than a round trip of %v", median, ping)
+			}
+		})
+	}
+}
+
+func TestIdlePartitionsAreSmallAndGo(t *testing.T) {
+	needServer(t)
+	c := startServer(t).client()
+	defer c.Close()
+	const window = 3 * time.Second
+	r := newRegistry(t, c, Options{Seed: []byte("seed")}, heed.Limits{Policies: []heed.Policy{{Name: "small", Quota: 100, Window: window}, {Name: "large", Quota: 1_000_000, Window: window}}})
+	for range 40 {
+		pm := acquire(t, r)
+		answer(pm, 200, "RateLimit-Policy", `"p";q=100;w=3`, "RateLimit", `"p";r=50;t=2`)
+		pm.Release()
+	}
+	time.Sleep(100 * time.Millisecond)
+	keys, err := c.Keys(t.Context(), "*").Result()
+	if err != nil || len(keys) != 2 {
+		t.Fatal(keys, err)
+	}
+	var sum int64
+	for _, k := range keys {
+		n, err := c.MemoryUsage(t.Context(), k, 0).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: %d bytes", k, n)
+		sum += n
+		if strings.Contains(k, "secret") {
+			t.Errorf("a credential in the clear: %s", k)
+		}
+	}
+	if sum > 1024 {
+		t.Errorf("a partition takes %d bytes, its origin's key included", sum)
+	}
+	eventually(t, window+4*time.Second, "the keys are gone", func() bool {
+		n, err := c.DBSize(t.Context()).Result()
+		return err == nil && n == 0
+	})
+}
+
+func TestMemoryDoesNotGrowWithTheQuota(t *testing.T) {
+	c := anyServer(t)
+	l := newLedger(t, c, Options{}).Limit("key", heed.Policy{Quota: 50_000_000, Window: 10 * time.Second})
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	n := 0
+	for ctx.Err() == nil {
+		if _, err := l.Acquire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	keys, _ := c.Keys(t.Context(), "*"+limitPartition).Result()
+	for _, k := range keys {
+		h, err := c.HGetAll(t.Context(), k).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		size := 0
+		for f, v := range h {
+			size += len(f) + len(v)
+		}
+		t.Logf("%d units in %d bytes", n, size)
+		if size > 2000 {
+			t.Errorf("%d bytes: %v", size, h)
+		}
+	}
+}
+
+func TestSeveralLimitsAreTakenAllOrNothing(t *testing.T) {
+	c := anyServer(t)
+	r := newRegistry(t, c, Options{}, heed.Limits{Policies: []heed.Policy{{Name: "a", Quota: 10, Window: time.Hour}, {Name: "b", Quota: 2, Window: time.Hour}}})
+	for range 2 {
+		pm := acquire(t, r)
+		answer(pm, 200)
+		pm.Release()
+	}
+	for range 5 {
+		if _, err := r.Acquire(heed.NoWait(t.Context()), request()); err == nil {
+			t.Fatal("a third one went")
+		}
+	}
+	other := newRegistry(t, c, Options{}, heed.Limits{Policies: []heed.Policy{{Name: "a", Quota: 10, Window: time.Hour}}})
+	if d := other.Check(request()); d.Remaining != 8 && d.Remaining != -1 {
+		t.Errorf("%+v", d)
+	}
+	if d := other.Check(request()); !d.Allowed {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestPartitionsAreKeptApart(t *testing.T) {
+	c := anyServer(t)
+	one := heed.Limits{Policies: []heed.Policy{{Quota: 1, Window: time.Hour}}}
+	a, b := newRegistry(t, c, Options{}, one), newRegistry(t, c, Options{}, one)
+	ask := func(r *heed.Registry, credential string) error {
+		req := request()
+		req.Header.Set("Authorization", "Bearer "+credential)
+		pm, err := r.Acquire(heed.NoWait(t.Context()), req)
+		if err == nil {
+			answer(pm, 200)
+			pm.Release()
+		}
+		return err
+	}
+	if err := ask(a, "x"); err != nil {
+		t.Fatal(err)
+	}
+	if err := ask(b, "y"); err != nil {
+		t.Error("another credential: ", err)
+	}
+	if err := ask(b, "x"); err == nil {
+		t.Error("the same credential went in another process")
+	}
+	other := newRegistry(t, c, Options{Prefix: "other"}, one)
+	if err := ask(other, "x"); err != nil {
+		t.Error("another application: ", err)
+	}
+}
+
+func TestIntervalsAndSlotsHoldOverProcessesAndPartitions(t *testing.T) {
+	c := anyServer(t)
+	l := heed.Limits{MinInterval: 100 * time.Millisecond}
+	a, b := newRegistry(t, c, Options{}, l), newRegistry(t, c, Options{}, l)
+	var mu sync.Mutex
+	var starts []time.Time
+	var wg sync.WaitGroup
+	for i, r := range []*heed.Registry{a, b, a, b, a, b} {
+		wg.Go(func() {
+			req := request()
+			if i > 3 {
+				req.Header.Set("Authorization", "Bearer other")
+			}
+			pm, err := r.Acquire(t.Context(), req)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			starts = append(starts, time.Now())
+			mu.Unlock()
+			answer(pm, 200)
+			pm.Release()
+		})
+	}
+	wg.Wait()
+	slices.SortFunc(starts, time.Time.Compare)
+	for i := 1; i < len(starts); i++ {
+		if d := starts[i].Sub(starts[i-1]); d < 95*time.Millisecond {
+			t.Errorf("start %d was %v after the one before", i, d)
+		}
+	}
+	if d := starts[len(starts)-1].Sub(starts[0]); realTime && d > time.Second {
+		t.Errorf("six starts took %v", d)
+	}
+}
+
+func TestSlotsAreSharedAndSeenAtOnce(t *testing.T) {
+	c := anyServer(t)
+	l := heed.Limits{MaxConcurrent: 2}
+	a, b := newRegistry(t, c, Options{}, l), newRegistry(t, c, Options{}, l)
+	first, second := acquire(t, a), acquire(t, b)
+	answer(first, 200)
+	answer(second, 200)
+	for _, r := range []*heed.Registry{a, b} {
+		if d := r.Check(request()); d.Allowed || d.Cause != heed.CauseConcurrency {
+			t.Errorf("with both slots taken: %+v", d)
+		}
+	}
+	time.AfterFunc(200*time.Millisecond, second.Release)
+	began := time.Now()
+	third := acquire(t, a)
+	near(t, "waiting for the other process's slot", time.Since(began), 190*time.Millisecond, late)
+	third.Release()
+	first.Release()
+}
+
+func TestAKilledProcessGivesBackItsSlotsAndKeepsItsUnitsSpent(t *testing.T) {
+	s := startServer(t)
+	o, url := origin(t, heedtest.Config{Service: time.Hour})
+	dead := startWorker(t, job{Redis: []string{s.addr}, Origin: url, Goroutines: 3, InFlight: 3,
+		Policies: []heed.Policy{{Name: "p", Quota: 5, Window: 6 * time.Second}}, Options: Options{SlotLease: time.Second, Seed: []byte("seed")}})
+	dead.begin()
+	// One goes ahead; it has no answer, so another follows, and another.
+	eventually(t, 8*time.Second, "its requests are in flight", func() bool { return o.Tally().InFlight == 3 })
+	time.Sleep(1500 * time.Millisecond) // longer than the lease, which it renews
+	c := s.client()
+	defer c.Close()
+	r := newRegistry(t, c, Options{SlotLease: time.Second, Seed: []byte("seed")}, heed.Limits{MaxConcurrent: 3, Policies: []heed.Policy{{Name: "p", Quota: 5, Window: 6 * time.Second}}})
+	req, _ := http.NewRequest("GET", url, nil)
+	req.Header.Set("Authorization", "Bearer shared")
+	if d := r.Check(req); d.Allowed || d.Cause != heed.CauseConcurrency {
+		t.Errorf("with all slots taken: %+v", d)
+	}
+	dead.kill()
+	killed := time.Now()
+	pm, err := r.Acquire(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	near(t, "getting a dead process's slot", time.Since(killed), 0, 1500*time.Millisecond)
+	answer(pm, 200)
+	pm.Release()
+	if d := r.Check(req); d.Remaining > 2 {
+		t.Errorf("%+v: the dead process's units are not spent", d)
+	}
+}
+
+func TestNewProcessesKnowWhatWasAnnounced(t *testing.T) {
+	c := anyServer(t)
+	a, b := newRegistry(t, c, Options{}, heed.Limits{}), newRegistry(t, c, Options{}, heed.Limits{})
+	pm := acquire(t, a)
+	answer(pm, 200, "RateLimit-Policy", `"p";q=10;w=60`, "RateLimit", `"p";r=3;t=50`)
+	pm.Release()
+	time.Sleep(50 * time.Millisecond)
+	pm = acquire(t, b)
+	if n := pm.Remaining(); n != 2 {
+		t.Errorf("%d remain, want 2", n)
+	}
+	s := b.Snapshot()[0].Partitions[0]
+	if len(s.Policies) != 1 || s.Policies[0].Quota != 10 || s.Policies[0].Window != time.Minute {
+		t.Errorf("%+v", s)
+	}
+	pm.Release()
+}
+
+func TestResetReachesAllProcesses(t *testing.T) {
+	c := anyServer(t)
+	l := heed.Limits{Policies: []heed.Policy{{Quota: 1, Window: time.Hour}}}
+	a, b := newRegistry(t, c, Options{}, l), newRegistry(t, c, Options{}, l)
+	pm := acquire(t, a)
+	answer(pm, 200)
+	pm.Release()
+	went := make(chan time.Time)
+	go func() {
+		acquire(t, b).Release()
+		went <- time.Now()
+	}()
+	time.Sleep(100 * time.Millisecond)
+	reset := time.Now()
+	if err := a.Reset(testOrigin); err != nil {
+		t.Fatal(err)
+	}
+	near(t, "the reset", (<-went).Sub(reset), 0, late)
+}
+
+func TestManualPausesReachAllProcesses(t *testing.T) {
+	c := anyServer(t)
+	a, b := newRegistry(t, c, Options{}, heed.Limits{}), newRegistry(t, c, Options{}, heed.Limits{})
+	acquire(t, a).Release()
+	acquire(t, b).Release()
+	if err := a.Pause(testOrigin, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, late, "the pause is seen", func() bool { return b.Snapshot()[0].PauseCause == "manual" })
+	fresh := newRegistry(t, c, Options{}, heed.Limits{})
+	if _, err := fresh.Acquire(heed.NoWait(t.Context()), request()); err == nil {
+		t.Error("a new process does not know of the pause")
+	}
+	went := make(chan time.Time)
+	go func() {
+		acquire(t, b).Release()
+		went <- time.Now()
+	}()
+	time.Sleep(50 * time.Millisecond)
+	ended := time.Now()
+	if err := a.Pause(testOrigin, 0); err != nil {
+		t.Fatal(err)
+	}
+	near(t, "ending the pause", (<-went).Sub(ended), 0, late)
+}
+
+func TestBytesAreSharedAndSettled(t *testing.T) {
+	c := anyServer(t)
+	l := heed.Limits{Policies: []heed.Policy{{Name: "bytes", Quota: 1000, Window: time.Hour, Unit: heed.UnitContentBytes}}}
+	a, b := newRegistry(t, c, Options{}, l), newRegistry(t, c, Options{}, l)
+	ctx := heed.WithCost(t.Context(), heed.UnitContentBytes, 800)
+	pm, err := a.Acquire(ctx, request())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Acquire(heed.NoWait(ctx), request()); err == nil {
+		t.Error("two requests of 800 bytes of 1000")
+	}
+	answer(pm, 200)
+	pm.Cancel() // after Observe it is Release
+	if _, err := b.Acquire(heed.NoWait(ctx), request()); err == nil {
+		t.Error("two requests of 800 bytes of 1000, the first over")
+	}
+}
+
+func TestReplyOfSomethingElseIsAnError(t *testing.T) {
+	for _, v := range []any{nil, "OK", []any{}, []any{int64(1)}, []any{int64(1), "g", "x"}} {
+		if r, err := readReply(v); err == nil {
+			t.Errorf("%v: %+v", v, r)
+		}
+	}
+	if _, err := json.Marshal(&question{Limits: []limit{{"\xff\"\n", 'r', 1, 2, 3}}}); err != nil {
+		t.Error(err)
+	}
+}

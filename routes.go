@@ -1,0 +1,160 @@
+package heed
+
+import (
+	"slices"
+	"strings"
+)
+
+// A budget in an origin that has several is told by what the origin calls it.
+// Requests belong to the budgets that the answers to their like were counted
+// in: to requests of the same method and a path of the same shape.
+
+// routes is what is known of which requests are counted in which budgets.
+type routes struct {
+	known map[string]string // by route, the key of its lane; "": no budget was named
+	areas map[string]area   // by the beginning of the path
+}
+
+// An area is what the routes have in common whose paths begin alike.
+type area struct {
+	key    string // of the lane of all of them
+	routes int
+	mixed  bool // they have more than one
+}
+
+const (
+	mostRoutes  = 1024 // remembered for one origin
+	longestPath = 256  // of a route; what follows does not tell routes apart
+	alike       = 3    // routes of one area that make it likely that the next one is as they are
+	bucketSep   = "\x00"
+)
+
+// appendRoute appends a method and the shape of a path: segments that look as
+// if they named one thing among many are folded to "*".
+func appendRoute(b []byte, method, path string) []byte {
+	if method == "" {
+		method = "GET"
+	}
+	b = append(b, method...)
+	b = append(b, ' ')
+	for segment := range strings.SplitSeq(strings.Trim(path, "/"), "/") {
+		if len(b) >= longestPath {
+			break
+		}
+		b = append(b, '/')
+		stem, ext := segment, ""
+		if i := strings.LastIndexByte(segment, '.'); i > 0 && !allDigits(segment[i+1:]) {
+			stem, ext = segment[:i], segment[i:]
+		}
+		if isID(stem) || len(segment) > longestPath/2 {
+			b = append(b, '*')
+			segment = ext
+		}
+		b = append(b, segment[:min(len(segment), longestPath/2)]...)
+	}
+	return b
+}
+
+// isID reports whether a segment of a path looks as if it named one thing
+// among many: a number, a UUID, or 16 hexadecimal digits and more.
+func isID(s string) bool {
+	if allDigits(s) {
+		return true
+	}
+	hex, digits := 0, 0
+	for i := range len(s) {
+		switch c := s[i]; {
+		case isDigit(c):
+			hex++
+			digits++
+		case 'a' <= c|0x20 && c|0x20 <= 'f':
+			hex++
+		case c == '-' && (i == 8 || i == 13 || i == 18 || i == 23) && len(s) == 36:
+		default:
+			return false
+		}
+	}
+	return hex >= 16 && digits > 0
+}
+
+func allDigits(s string) bool {
+	for i := range len(s) {
+		if !isDigit(s[i]) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// areaOf returns the beginning of a path up to the first segment that is not
+// "api" or a version.
+func areaOf(path string) string {
+	end := 0
+	for end < len(path) {
+		for end < len(path) && path[end] == '/' {
+			end++
+		}
+		start := end
+		for end < len(path) && path[end] != '/' {
+			end++
+		}
+		switch segment := path[start:end]; {
+		case segment == "api", segment == "rest", strings.Trim(segment, "v.0123456789") == "":
+		default:
+			return path[:min(end, longestPath)]
+		}
+	}
+	return path[:min(end, longestPath)]
+}
+
+// lookUp returns the key of the lane of a route; where the route is not known,
+// that of those whose paths begin as its own does, if they agree.
+func (t *routes) lookUp(route []byte, path string) (key string, known bool) {
+	if key, known = t.known[string(route)]; known {
+		return key, true
+	}
+	if a := t.areas[areaOf(path)]; a.routes >= alike && !a.mixed && a.key != "" {
+		return a.key, true
+	}
+	return "", false
+}
+
+// learn notes the key of a route's lane.
+func (t *routes) learn(route []byte, path, key string) {
+	before, known := t.known[string(route)]
+	if known && before == key {
+		return
+	}
+	if len(t.known) >= mostRoutes || len(t.areas) >= mostRoutes {
+		clear(t.known)
+		clear(t.areas)
+	}
+	t.known[string(route)] = key
+	name := areaOf(path)
+	a, met := t.areas[name]
+	switch {
+	case !met:
+		a = area{key: key, routes: 1}
+		name = strings.Clone(name)
+	case a.key != key, known:
+		a.mixed = true
+	default:
+		a.routes++
+	}
+	t.areas[name] = a
+}
+
+// table returns the origin's table, made where there is none.
+func (o *origin) table() *routes {
+	if o.routes == nil {
+		o.routes = &routes{known: map[string]string{}, areas: map[string]area{}}
+	}
+	return o.routes
+}
+
+// joinBuckets returns the key of the lane of requests that are counted in
+// several budgets.
+func joinBuckets(buckets []string) string {
+	slices.Sort(buckets)
+	return strings.Join(slices.Compact(buckets), bucketSep)
+}
