@@ -296,7 +296,7 @@ func (p *partition) smoothTo(now time.Time, m *smoother, l *lane, n, units int64
 			least, interval, policy = pace, micro(sm, s.policy.Window), s.policy.Name
 		}
 	}
-	m.set(now, least, interval, policy)
+	m.set(now, least, interval, policy, sm.always())
 }
 
 // admit takes what a costs of every limit, all at the instant it was judged.
