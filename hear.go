@@ -126,6 +126,9 @@ func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement, fir
 		s.lastSaid, s.onRefusals = now, a.Refused && (made || s.onRefusals)
 		told = told || lim.Remaining >= 0
 		s.mostSaid = max(s.mostSaid, lim.Remaining)
+		if a.Refused && a.RetryAfter > 0 && lim.Remaining == 0 && lim.Reset > a.RetryAfter {
+			lim.Reset = a.RetryAfter // which takes precedence (draft-11, section 7)
+		}
 		p.hearLimit(now, pm, s, lim, a, a.Dialect != "" && !strings.HasPrefix(a.Dialect, "ietf-"))
 	}
 	return told, p.belongs(now, pm, a, buckets, first)
