@@ -110,7 +110,7 @@ func (s *slot) paced(now time.Time, ahead time.Duration, waiting, left float64, 
 	if sm.always() {
 		return true
 	}
-	want := waiting + s.demand.over(now, s.span(now), ahead)
+	want := max(waiting, s.demand.over(now, s.span(now), ahead)) // those who wait are among those who came
 	if !s.plan.from.IsZero() {
 		want *= 2
 	}
