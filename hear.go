@@ -157,7 +157,7 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 	}
 	if s.policy.Unit == UnitConcurrentRequests {
 		if s.policy.Quota == 0 && lim.Remaining >= 0 {
-			s.policy.Quota = s.inFlight + lim.Remaining
+			s.policy.Quota = max(s.inFlight+lim.Remaining, 1)
 			s.terms.Quota = s.policy.Quota
 		}
 		return

@@ -159,7 +159,7 @@ func (s *slot) free(now time.Time, n int64, pressed bool) (time.Time, bool) {
 	p := &s.terms
 	switch {
 	case p.Unit == UnitConcurrentRequests:
-		if s.inFlight+n <= p.Quota || n == 0 {
+		if s.inFlight+n <= p.Quota || n == 0 || p.Quota == 0 { // a quota of 0 states none: nobody could ever see it change
 			return now, true
 		}
 		return time.Time{}, false
@@ -175,6 +175,22 @@ func (s *slot) free(now time.Time, n int64, pressed bool) (time.Time, bool) {
 		return s.freeConfigured(now, n)
 	}
 	return s.ledger.free(now, n, p, pressed)
+}
+
+// probe is when a request may go that could go at an instant, where no
+// announcement holds longer than most: then one goes to see, and is waited for.
+func (s *slot) probe(at time.Time, most time.Duration) (time.Time, bool) {
+	if s.source != SourceAnnounced || s.policy.Unit == UnitConcurrentRequests {
+		return at, true
+	}
+	last := s.lastSaid
+	if k := len(s.ledger.own.log); k > 0 {
+		last = latest(last, s.ledger.own.log[k-1].last)
+	}
+	if end := last.Add(most); at.After(end) {
+		return end, s.ledger.own.inFlight == 0
+	}
+	return at, true
 }
 
 func (s *slot) freeConfigured(now time.Time, n int64) (time.Time, bool) {
@@ -289,6 +305,8 @@ func (s *slot) turn(now time.Time) (probe bool) {
 func (s *slot) remaining(now time.Time) int64 {
 	p := &s.terms
 	switch {
+	case p.Unit == UnitConcurrentRequests && p.Quota == 0:
+		return -1
 	case p.Unit == UnitConcurrentRequests:
 		return max(p.Quota-s.inFlight, 0)
 	case s.bucket != nil:

@@ -505,7 +505,7 @@ end
 local function written(list)
   local s = {}
   for _, r in ipairs(list) do
-    if r.held > 0 then s[#s + 1] = r.id .. ' ' .. int(r.seq) .. ' ' .. int(r.held) .. ' ' .. int(r.till) .. ';' end
+    if r.seq >= 0 then s[#s + 1] = r.id .. ' ' .. int(r.seq) .. ' ' .. int(r.held) .. ' ' .. int(r.till) .. ';' end
   end
   return table.concat(s)
 end
@@ -633,49 +633,46 @@ if judged then
     end
   end
 
-  -- Of what fits, those who wait and who asks now get shares such that what
-  -- each was granted of late comes out even; who wants less leaves more to
-  -- the others. level is what it comes out at, mine what is left to this one.
+  -- What fits is shared out such that what each was granted of late comes out
+  -- even, as far as each wants it: before this client is granted k requests,
+  -- those that wait and were granted less are to have as much as it would then
+  -- have had, and the others as much as it would have had but for the last one.
   local unit = max(q.req, 1)
   local tau
   for _, l in pairs(logs) do
     if l.w > 0 and l.q > 0 and (not tau or l.w < tau) then tau = l.w end
   end
-  local rivals = {} -- the others that wait
+  local rivals, before = {}, me.want > 0
   for _, c in ipairs(clients) do
     c.recent = c.got * math.exp((c.at - now) / (tau or 1000000))
-    if c ~= me and c.want > 0 then rivals[#rivals + 1] = c end
+    if c == me then
+      before = false
+    elseif c.want > 0 then
+      c.before = before or me.want == 0
+      rivals[#rivals + 1] = c
+    end
   end
   waiting = #rivals
-  local mine = fits * unit -- units
-  local ahead = 0          -- units that others get before this one gets any
-  if waiting > 0 and q.req > 0 then
-    local want = q.need * unit
-    local function shares(level) -- what all get if it comes out at level, and the others alone
-      local others = 0
-      for _, c in ipairs(rivals) do
-        local n = min(c.want, max(level - c.recent, 0))
-        if n > 0 then n = max(n, c.first) end
-        others = others + n
-      end
-      return others + min(want, max(level - me.recent, 0)), others
+  local function others(k)
+    local n = 0
+    for _, c in ipairs(rivals) do
+      local level = me.recent + k * unit - c.recent
+      local first = c.recent < me.recent or c.recent == me.recent and c.before
+      if not first then level = level - unit end
+      if first or level > 0.001 then n = n + max(min(c.want, ceil(level - 0.001)), c.first) end
     end
-    local low, high = 0, me.recent + want
-    for _, c in ipairs(rivals) do high = max(high, c.recent + c.want) end
-    if shares(high) > mine then
-      for _ = 1, 40 do
-        local mid = (low + high) / 2
-        if shares(mid) > mine then high = mid else low = mid end
-      end
-      high = low
-    end
-    local _, others = shares(high)
-    mine = mine - floor(others + 0.001)
-    _, ahead = shares(me.recent + 0.001)
-    ahead = ceil(ahead - 0.002)
+    return n
   end
-  local avail = floor(mine / unit)
-  if q.req == 0 then avail = fits end
+  local avail, ahead = fits, 0
+  if waiting > 0 and q.req > 0 then
+    ahead = others(1)
+    local low, high = 0, min(fits, q.need)
+    while low < high do
+      local k = ceil((low + high) / 2)
+      if k * unit + others(k) <= fits * unit then low = k else high = k - 1 end
+    end
+    avail = low
+  end
 
   if avail >= 1 then
     status = 1
@@ -746,9 +743,7 @@ if judged then
       if here.fresh then here.mine.held = here.mine.held + asked end
       if there.fresh then there.mine.held = there.mine.held + 1 end
       if least >= 0 then least = max(least - (n0 + n1) * q.req, 0) end
-      if #clients > 1 then
-        me.got, me.at, remember = me.recent + (n0 + n1) * unit, now, true
-      end
+      me.got, me.at, remember = me.recent + (n0 + n1) * q.req, now, true
       if n0 < q.need then -- it waits again, behind the others
         enqueue((q.need - n0) * unit, now + grace, true)
       elseif me.want > 0 then

@@ -1,0 +1,484 @@
+package redisheed
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+)
+
+// A sim runs the script in a Redis whose clock the test sets.
+type sim struct {
+	t   testing.TB
+	m   *miniredis.Miniredis
+	c   *redis.Client
+	now time.Time
+}
+
+func newSim(t testing.TB) *sim {
+	s := &sim{t: t, m: miniredis.RunT(t), now: time.Unix(1_800_000_000, 0)}
+	s.c = redis.NewClient(&redis.Options{Addr: s.m.Addr()})
+	t.Cleanup(func() { s.c.Close() })
+	s.m.SetTime(s.now)
+	return s
+}
+
+func (s *sim) advance(d time.Duration) {
+	s.now = s.now.Add(d)
+	s.m.SetTime(s.now)
+	s.m.FastForward(d)
+}
+
+func (s *sim) micro() int64 { return s.now.UnixMicro() }
+
+// ask runs the script for one client.
+func (s *sim) ask(client string, q question) *reply {
+	s.t.Helper()
+	q.Origin, q.Partition, q.Channel, q.Client = "o", "p", "news", client
+	if q.Do == "" {
+		q.Do = "ask"
+	}
+	if q.Do != "tell" && q.Need == 0 {
+		q.Need = 1
+	}
+	q.Imm = max(q.Imm, 1)
+	if q.Requests == 0 {
+		q.Requests = 1
+	}
+	q.Concurrent, q.SlotLease, q.Grace = 1, micros(5*time.Second), micros(grace)
+	text, err := json.Marshal(&q)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	v, err := script.Run(s.t.Context(), s.c, []string{"{o}", "{o}:p"}, text).Result()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r, err := readReply(v)
+	if err != nil {
+		s.t.Fatalf("%v: %v", v, err)
+	}
+	return r
+}
+
+func perWindow(quota int64, w time.Duration) []limit {
+	return []limit{{"p\n", 'r', quota, micros(w), 0}}
+}
+
+func TestScriptSaysTheExactWait(t *testing.T) {
+	s := newSim(t)
+	q := question{Limits: perWindow(4, time.Second), Queue: 1}
+	for i := range 4 {
+		if r := s.ask("a", q); r.status != granted || r.now0 != 1 || r.left != int64(3-i) || r.x0 != s.micro() {
+			t.Fatalf("%d: %+v", i, r)
+		}
+		s.advance(100 * time.Millisecond)
+	}
+	r := s.ask("a", q)
+	if r.status != refused || r.wait != 600*time.Millisecond || r.cause != "policy" || r.policy != "p" {
+		t.Fatalf("%+v", r)
+	}
+	s.advance(r.wait - 10*time.Microsecond) // a step of the log
+	if r := s.ask("a", q); r.status != refused {
+		t.Fatalf("early: %+v", r)
+	}
+	s.advance(10 * time.Microsecond)
+	if r := s.ask("a", q); r.status != granted {
+		t.Fatalf("%+v", r)
+	}
+}
+
+// TestNoWindowEverHoldsMoreThanTheQuota has clients take units, keep some in
+// hand, use them, get answers sooner or later than they thought and give the
+// rest back, all at random, and some of them die.
+func TestNoWindowEverHoldsMoreThanTheQuota(t *testing.T) {
+	seeds := 6
+	if testing.Short() {
+		seeds = 3
+	}
+	for seed := range seeds {
+		for _, quota := range []int64{1, 7, 100, 250, 5000} {
+			t.Run(fmt.Sprintf("quota %d, seed %d", quota, seed), func(t *testing.T) {
+				soak(t, rand.New(rand.NewPCG(uint64(seed), uint64(quota))), quota)
+			})
+		}
+	}
+}
+
+func soak(t *testing.T, rnd *rand.Rand, quota int64) {
+	s := newSim(t)
+	const window = 10 * time.Second
+	type flight struct{ x, arrives, ends int64 }
+	type client struct {
+		name    string
+		hand    []lot // until is not used: x less the hold is
+		flights []flight
+		ops     []op
+		batch   int64
+	}
+	clients := make([]*client, 4)
+	for i := range clients {
+		clients[i] = &client{name: fmt.Sprint("c", i)}
+	}
+	var arrivals []int64
+	hold := micros(window / 40)
+	use := func(c *client, x int64) {
+		takes := rnd.Int64N(300_000)
+		if rnd.IntN(20) == 0 {
+			takes = rnd.Int64N(12_000_000) // longer than the window
+		}
+		// However long the answer takes, the request arrives within the latency
+		// that was told; else its units could come back too soon where its
+		// process dies.
+		arrives := s.micro() + rnd.Int64N(min(takes, 200_000)+1)
+		c.flights = append(c.flights, flight{x, arrives, s.micro() + takes})
+		arrivals = append(arrivals, arrives)
+	}
+	granted0, most := 0, 0
+	for step := range 600 {
+		s.advance(time.Duration(rnd.Int64N(int64(200 * time.Millisecond))))
+		now := s.micro()
+		for _, c := range clients {
+			c.flights = slices.DeleteFunc(c.flights, func(f flight) bool {
+				if f.ends <= now {
+					c.ops = append(c.ops, op{"m", f.x, f.ends, 1, 1, 0, 0})
+				}
+				return f.ends <= now
+			})
+			for i := range c.flights { // as book.extend does
+				if f := &c.flights[i]; f.x+micros(window)/2 <= now+200_000 {
+					c.ops = append(c.ops, op{"m", f.x, now, 1, 1, 0, 0})
+					f.x = now
+				}
+			}
+			for i := range c.hand {
+				l := &c.hand[i]
+				expired := l.x-hold < now
+				for l.n > 0 && !expired && rnd.IntN(3) > 0 {
+					l.n--
+					use(c, l.x)
+				}
+				if l.n > 0 && expired {
+					c.ops = append(c.ops, op{"m", l.x, 0, l.n, 1, 0, 0})
+					l.n = 0
+				}
+			}
+			c.hand = slices.DeleteFunc(c.hand, func(l lot) bool { return l.n == 0 })
+		}
+		c := clients[rnd.IntN(len(clients))]
+		if rnd.IntN(40) == 0 { // it dies: nobody tells what became of its requests
+			for _, f := range c.flights { // what had not arrived does not any more
+				if i := slices.Index(arrivals, f.arrives); f.arrives > now && i >= 0 {
+					arrivals = slices.Delete(arrivals, i, i+1)
+				}
+			}
+			c.ops, c.hand, c.flights = nil, nil, nil
+			c.name = fmt.Sprint("c", step)
+			c.batch = 0
+			continue
+		}
+		q := question{Limits: perWindow(quota, window), Need: 1 + rnd.Int64N(5+quota/10), Extra: rnd.Int64N(quota), Hold: hold, Latency: 200_000, Queue: 1, Ops: c.ops}
+		q.Imm = q.Need
+		if len(c.ops) > 0 {
+			c.batch++
+			q.Batch = c.batch
+		}
+		r := s.ask(c.name, q)
+		if rnd.IntN(10) == 0 && len(c.ops) > 0 { // the reply was lost, and what happened is said again
+			s.ask(c.name, question{Do: "tell", Limits: q.Limits, Ops: c.ops, Batch: c.batch})
+		}
+		c.ops = nil
+		for range r.now0 {
+			use(c, r.x0)
+		}
+		if r.later > 0 {
+			c.hand = append(c.hand, lot{x: r.x1, n: r.later})
+		}
+		granted0 += int(r.now0)
+	}
+	slices.Sort(arrivals)
+	first := 0
+	for i, at := range arrivals {
+		for at-arrivals[first] >= micros(window) {
+			first++
+		}
+		most = max(most, i-first+1)
+	}
+	if most > int(quota) {
+		t.Errorf("%d of %d units in one window", most, quota)
+	}
+	if granted0 == 0 {
+		t.Error("nothing was granted")
+	}
+	h, _ := s.c.HGetAll(t.Context(), "{o}:p").Result()
+	if size := len(h["w:p\n"]); size > 1000 {
+		t.Errorf("a log of %d bytes: %s", size, h["w:p\n"])
+	}
+	// All that was used comes back, and nothing is left.
+	s.advance(3 * window)
+	if r := s.ask("x", question{Do: "check", Limits: perWindow(quota, window)}); r.left != quota {
+		t.Errorf("%d of %d left after a rest", r.left, quota)
+	}
+	if keys := s.m.Keys(); len(keys) > 0 {
+		t.Errorf("left in Redis: %v", keys)
+	}
+}
+
+func TestScriptSharesEvenlyWhatComesBack(t *testing.T) {
+	s := newSim(t)
+	lim := perWindow(100, 10*time.Second)
+	// One takes it all; then it and two others want more, one of them little.
+	if r := s.ask("greedy", question{Limits: lim, Need: 100, Imm: 100, Queue: 1}); r.now0 != 100 {
+		t.Fatalf("%+v", r)
+	}
+	s.advance(time.Second)
+	for _, c := range []string{"greedy", "modest", "eager"} {
+		need := int64(100)
+		if c == "modest" {
+			need = 5
+		}
+		if r := s.ask(c, question{Limits: lim, Need: need, Imm: need, Queue: 1}); r.status != refused || r.wait > 9*time.Second {
+			t.Fatalf("%+v", r)
+		}
+	}
+	s.advance(9 * time.Second)
+	got := map[string]int64{}
+	for range 5 {
+		for _, c := range []string{"greedy", "eager", "modest"} {
+			need := int64(100)
+			if c == "modest" {
+				need = 5 - got[c]
+			}
+			if need > 0 {
+				got[c] += s.ask(c, question{Limits: lim, Need: need, Imm: need, Queue: 1}).now0
+			}
+		}
+	}
+	if got["modest"] != 5 || got["eager"] < 60 || got["greedy"] < 20 || got["eager"]+got["greedy"]+got["modest"] != 100 {
+		t.Errorf("%v: want all that the modest one asks for, and more for the other, which had nothing, than for the greedy one", got)
+	}
+}
+
+func TestALargeCostIsNotStarved(t *testing.T) {
+	s := newSim(t)
+	lim := perWindow(10, 10*time.Second)
+	for range 10 {
+		s.ask("small", question{Limits: lim, Queue: 1})
+		s.advance(100 * time.Millisecond)
+	}
+	big := func() *reply { return s.ask("big", question{Limits: lim, Requests: 10, Queue: 1}) }
+	r := big()
+	for i := 0; r.status != granted; i++ {
+		if i > 200 {
+			t.Fatal("it never had its turn")
+		}
+		s.advance(min(r.wait, 500*time.Millisecond))
+		s.ask("small", question{Limits: lim, Queue: 1})
+		r = big()
+	}
+}
+
+func TestADeadClientsTurnPasses(t *testing.T) {
+	s := newSim(t)
+	lim := perWindow(1, time.Second)
+	s.ask("a", question{Limits: lim, Queue: 1})
+	s.ask("dead", question{Limits: lim, Queue: 1})
+	s.ask("a", question{Limits: lim, Queue: 1})
+	s.advance(time.Second)
+	r := s.ask("a", question{Limits: lim, Queue: 1})
+	for i := 0; r.status != granted; i++ {
+		if i > 3 {
+			t.Fatalf("%+v", r)
+		}
+		s.advance(r.wait)
+		r = s.ask("a", question{Limits: lim, Queue: 1})
+	}
+	if d := s.now.Sub(time.Unix(1_800_000_000, 0)); d > 1100*time.Millisecond {
+		t.Errorf("it went after %v", d)
+	}
+}
+
+func TestSlotsComeBackByThemselves(t *testing.T) {
+	s := newSim(t)
+	slots := func(n int64) *int64 { return &n }
+	ask := func(c string, held, seq int64) *reply {
+		return s.ask(c, question{MaxInFlight: 2, SlotsHere: slots(held), SlotsThere: slots(held), Seq: seq})
+	}
+	if r := ask("a", 1, 1); r.status != granted || r.left != 1 {
+		t.Fatalf("%+v", r)
+	}
+	if r := ask("b", 1, 1); r.status != granted {
+		t.Fatalf("%+v", r)
+	}
+	r := ask("c", 1, 1)
+	if r.status != refused || r.cause != "concurrency" {
+		t.Fatalf("%+v", r)
+	}
+	// a's message that it holds none is overtaken by an older one.
+	s.ask("a", question{Do: "tell", SlotsHere: slots(0), SlotsThere: slots(0), Seq: 3})
+	s.ask("a", question{Do: "tell", SlotsHere: slots(1), SlotsThere: slots(1), Seq: 2})
+	if r := ask("c", 1, 2); r.status != granted {
+		t.Fatalf("a's slot is free: %+v", r)
+	}
+	if r := ask("d", 1, 1); r.status != refused {
+		t.Fatalf("%+v", r)
+	}
+	s.advance(5 * time.Second) // nobody is heard of
+	if r := ask("d", 1, 2); r.status != granted {
+		t.Fatalf("%+v", r)
+	}
+}
+
+func TestWhoForgotIsToldBeforeItGrants(t *testing.T) {
+	s := newSim(t)
+	lim := perWindow(10, 10*time.Second)
+	r := s.ask("a", question{Limits: lim, Need: 10, Imm: 10})
+	s.m.FlushAll()
+	s.advance(time.Second)
+	q := question{Limits: lim, Birth: r.birth, History: 1}
+	again := s.ask("a", q)
+	if again.status != tell || again.birth == r.birth {
+		t.Fatalf("%+v", again)
+	}
+	if r := s.ask("new", question{Limits: lim}); r.status != refused || r.wait > grace {
+		t.Fatalf("while others have time to tell: %+v", r)
+	}
+	q = question{Limits: lim, Birth: again.birth, History: 1, Batch: 1, Ops: []op{{"a", "w:p\n", r.x0, 10}}}
+	if r := s.ask("a", q); r.status != refused {
+		t.Fatalf("%+v", r)
+	}
+	s.advance(grace)
+	if r := s.ask("new", question{Limits: lim}); r.status != refused || r.wait != 9*time.Second-grace {
+		t.Fatalf("%+v", r)
+	}
+}
+
+func TestAnnouncedPolicies(t *testing.T) {
+	second := int64(1_000_000)
+	said := func(quota, window, remaining, reset int64, n, sent, used int64) op {
+		return op{"s", "p\n", "r", quota, window, remaining, reset, second, 0, 1000, 2000, n, 0, sent, used, 3600 * second}
+	}
+	t.Run("what others use is left to them", func(t *testing.T) {
+		s := newSim(t)
+		r := s.ask("a", question{Ops: []op{said(10, 60*second, 4, 50*second, 1, -1, 0)}, Batch: 1})
+		if r.status != granted || r.left != 3 || len(r.announced) != 1 {
+			t.Fatalf("%+v", r)
+		}
+		for range 3 {
+			s.advance(time.Millisecond)
+			if r := s.ask("b", question{}); r.status != granted {
+				t.Fatalf("%+v", r)
+			}
+		}
+		if r := s.ask("b", question{}); r.status != refused || r.policy != "p" {
+			t.Fatalf("%+v", r)
+		}
+	})
+	t.Run("nothing left closes until the reset", func(t *testing.T) {
+		s := newSim(t)
+		r := s.ask("a", question{Ops: []op{said(10, 60*second, 0, 50*second, 1, -1, 0)}, Batch: 1})
+		if want := 50*time.Second - time.Millisecond; r.status != refused || r.wait != want {
+			t.Fatalf("%+v, want to wait %v", r, want)
+		}
+	})
+	t.Run("without a window it is counted down until the reset", func(t *testing.T) {
+		s := newSim(t)
+		s.ask("a", question{Do: "tell", Ops: []op{said(10, -1, 2, 30*second, 1, -1, 0)}, Batch: 1})
+		for range 2 {
+			if r := s.ask("a", question{}); r.status != granted {
+				t.Fatalf("%+v", r)
+			}
+		}
+		r := s.ask("a", question{})
+		if r.status != refused || r.wait != 30*time.Second-time.Millisecond {
+			t.Fatalf("%+v", r)
+		}
+		s.advance(r.wait)
+		if r := s.ask("a", question{}); r.status != granted {
+			t.Fatalf("%+v", r)
+		}
+	})
+	t.Run("lost writes are repaired by the next announcement", func(t *testing.T) {
+		s := newSim(t)
+		r := s.ask("a", question{Need: 6, Imm: 6, Ops: []op{said(10, 60*second, 9, 50*second, 1, -1, 0)}, Batch: 1})
+		if r.now0 != 6 {
+			t.Fatalf("%+v", r)
+		}
+		s.m.Del("{o}:p") // as a failover may
+		r = s.ask("a", question{Ops: []op{said(10, 60*second, 3, 50*second, 1, -1, 0)}, Batch: 2})
+		if r.status != granted || r.left != 2 {
+			t.Fatalf("%+v", r)
+		}
+	})
+	t.Run("a policy no longer announced fades", func(t *testing.T) {
+		s := newSim(t)
+		s.ask("a", question{Limits: perWindow(100, time.Hour), Ops: []op{said(1, 2*second, 0, second, 1, -1, 0)}, Batch: 1})
+		s.advance(10 * time.Second)
+		if r := s.ask("a", question{Limits: perWindow(100, time.Hour)}); r.status != granted {
+			t.Fatalf("%+v", r)
+		}
+		if r := s.ask("a", question{Limits: perWindow(100, time.Hour)}); len(r.announced) != 0 {
+			t.Errorf("%+v", r.announced[0])
+		}
+	})
+}
+
+func TestBucketsInTheScript(t *testing.T) {
+	s := newSim(t)
+	q := question{Limits: []limit{{"p\n", 'r', 10, 1_000_000, 3}}, Queue: 1}
+	for range 3 {
+		if r := s.ask("a", q); r.status != granted {
+			t.Fatalf("%+v", r)
+		}
+	}
+	r := s.ask("a", q)
+	if r.status != refused || r.wait != 100*time.Millisecond {
+		t.Fatalf("%+v", r)
+	}
+	s.advance(r.wait)
+	if r := s.ask("a", q); r.status != granted {
+		t.Fatalf("%+v", r)
+	}
+	back := q
+	back.Ops, back.Batch = []op{{"m", r.x0, 0, 2, 1, 0, 0}}, 1
+	if r := s.ask("a", back); r.status != granted || r.left != 1 {
+		t.Fatalf("two given back and one taken: %+v", r)
+	}
+}
+
+func TestIntervalsInTheScript(t *testing.T) {
+	s := newSim(t)
+	q := question{MinInterval: 1_000_000}
+	if r := s.ask("a", q); r.status != granted {
+		t.Fatalf("%+v", r)
+	}
+	s.advance(300 * time.Millisecond)
+	if r := s.ask("b", q); r.status != refused || r.wait != 700*time.Millisecond || r.cause != "interval" {
+		t.Fatalf("%+v", r)
+	}
+	one := int64(1)
+	zero := int64(0)
+	p := question{MinPause: 1_000_000, SlotsHere: &one, SlotsThere: &one, Seq: 1}
+	s = newSim(t)
+	if r := s.ask("a", p); r.status != granted {
+		t.Fatalf("%+v", r)
+	}
+	if r := s.ask("b", p); r.status != refused || r.cause != "interval" {
+		t.Fatalf("%+v", r)
+	}
+	s.ask("a", question{Do: "tell", MinPause: 1_000_000, SlotsHere: &zero, SlotsThere: &zero, Seq: 2})
+	p.Seq = 2
+	if r := s.ask("b", p); r.status != refused || r.wait != time.Second {
+		t.Fatalf("%+v", r)
+	}
+	s.advance(time.Second)
+	p.Seq = 3
+	if r := s.ask("b", p); r.status != granted {
+		t.Fatalf("%+v", r)
+	}
+}
