@@ -129,7 +129,10 @@ func TestExhaustedBucketHoldsOnlyItsOwnRequests(t *testing.T) {
 		if at := time.Since(s.began); at > 12*time.Second {
 			t.Errorf("the rest was held until %v", at)
 		}
-		if n := len(s.starts["/search/issues"]); n > 30 {
+		s.mu.Lock()
+		n, left := len(s.starts["/search/issues"]), core.left()
+		s.mu.Unlock()
+		if n > 30 {
 			t.Errorf("%d searches, want at most the 30 there are", n)
 		}
 		waiting, named := 0, map[string]int64{}
@@ -139,8 +142,8 @@ func TestExhaustedBucketHoldsOnlyItsOwnRequests(t *testing.T) {
 				named[pol.Bucket] = pol.Remaining
 			}
 		}
-		if waiting != 10 || len(named) != 2 || named["core"] != int64(core.left()) || named["search"] != 0 {
-			t.Errorf("%d wait, left is %v, want 10, and nothing of search and %d of core", waiting, named, core.left())
+		if waiting != 10 || len(named) != 2 || named["core"] != int64(left) || named["search"] != 0 {
+			t.Errorf("%d wait, left is %v, want 10, and nothing of search and %d of core", waiting, named, left)
 		}
 		if d := r.Check(request(github + "/search/code")); d.Allowed != true {
 			t.Errorf("Check of a route that is not known = %+v, want that it may be tried", d)
@@ -156,6 +159,29 @@ func TestExhaustedBucketHoldsOnlyItsOwnRequests(t *testing.T) {
 		if len(s.refused) > 0 {
 			t.Errorf("refused: %v", s.refused)
 		}
+	})
+}
+
+// Searches are spread over the minute; nothing else is.
+func TestPacedBucketDoesNotSlowOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _, _ := gitHub()
+		tr := &heed.Transport{Base: s, Registry: newRegistry(t, heed.Config{})}
+		var searches, rest sync.WaitGroup
+		send(t, tr, &searches, 40, github+"/search/issues")
+		time.Sleep(5 * time.Second)
+		send(t, tr, &rest, 100, github+"/user")
+		rest.Wait()
+		if at := time.Since(s.began); at > 6*time.Second {
+			t.Errorf("the rest was held until %v", at)
+		}
+		s.mu.Lock()
+		n := len(s.starts["/search/issues"])
+		s.mu.Unlock()
+		if n > 15 {
+			t.Errorf("%d searches in five seconds", n)
+		}
+		searches.Wait()
 	})
 }
 
