@@ -302,6 +302,32 @@ func TestOthersAreLeftWhatTheyUse(t *testing.T) {
 	}
 }
 
+// A window that turns before the reset named for it, because that was rounded up,
+// is no bucket that refills.
+func TestWindowsThatTurnEarlyAreStillWindows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{Default: heed.Limits{Smoothing: heed.Smoothing{Off: true}}})
+		defer r.Close()
+		say := func(remaining, reset int) {
+			pm := acquire(t, r, request(example))
+			pm.Observe(answer(200, "RateLimit-Policy", `"p";q=100;w=60`, "RateLimit", fmt.Sprintf(`"p";r=%d;t=%d`, remaining, reset)))
+			pm.Release()
+		}
+		for range 5 {
+			say(99, 60)
+			time.Sleep(58*time.Second + 500*time.Millisecond)
+			say(40, 2)
+			time.Sleep(time.Second)
+		}
+		say(99, 60)
+		say(10, 60)
+		time.Sleep(30 * time.Second)
+		if d := r.Check(request(example)); d.Remaining != 10 {
+			t.Errorf("%+v, want ten left until the reset", d)
+		}
+	})
+}
+
 // Numbers may move up or down at any time; what is announced now counts.
 func TestQuotaThatIsCutAndRaisedIsFollowed(t *testing.T) {
 	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.SlidingWindow, heedtest.TokenBucket} {

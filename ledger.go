@@ -30,6 +30,7 @@ type ledger struct {
 
 	earliest   time.Time     // the reset is not before this …
 	opens      time.Time     // … and taken to be at this instant; zero: not said
+	named      time.Time     // the reset named last, for what it is worth
 	closed     time.Time     // nothing may start before: an answer named this instant with nothing left
 	last       time.Time     // when the reset before this epoch was taken to be
 	inferred   time.Duration // by how much the window may be too long, where it is one inferred from resets
@@ -323,6 +324,7 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 		if s.clock { // the instant is rounded, whenever it is named
 			l.grain = 0
 		}
+		l.noticeReset(now, start, c, p, s)
 		l.hearReset(now, start, s)
 	}
 	if s.refused && l.turnedTooSoon(now, c, p, s) {
@@ -414,6 +416,33 @@ func (l *ledger) learnShape(now, start time.Time, c *charge, p *Policy, r int64,
 	if l.fits++; l.fits >= convinced {
 		l.shape = shapeSliding
 	}
+}
+
+// noticeReset notices that the window has turned before the reset that was
+// taken for its end: more is left than can have been, and another reset is named,
+// later by more than has passed since the last word. A bucket that refills
+// names no such leaps.
+func (l *ledger) noticeReset(now, start time.Time, c *charge, p *Policy, s statement) {
+	named := l.named
+	if s.remaining > 0 { // else a bucket names the next unit, not when it is full
+		l.named = now.Add(s.reset)
+	}
+	leap := start.Add(s.reset - s.resolution).Sub(named)
+	if !l.stated || s.remaining <= l.most || named.IsZero() || leap <= now.Sub(l.said) || leap < p.Window/2 {
+		return
+	}
+	switch l.shape {
+	case shapeSliding:
+		return // learnShape knows better
+	case shapeRefill:
+		l.shape = shapeReset
+	}
+	l.gains = 0
+	l.epoch++
+	c.epoch = l.epoch
+	l.last = latest(l.last, start)
+	l.fresh, l.stated, l.left, l.inEpoch = true, false, 0, l.sent-c.answered
+	l.earliest, l.opens, l.closed = time.Time{}, time.Time{}, time.Time{}
 }
 
 // hearReset narrows down when the reset is. An origin may have rounded it up
