@@ -379,3 +379,24 @@ func TestRetryAfterTakesPrecedenceOverTheReset(t *testing.T) {
 		})
 	}
 }
+
+// A policy that is announced only where little of it is left is kept to as long
+// as that is how it is announced, and what came before the first word of it costs
+// at most as much as had been accepted, however unevenly answers come.
+func TestPolicyAnnouncedOnlyNearItsEndHoldsOn(t *testing.T) {
+	policy := heedtest.Policy{Quota: 50, Window: 5 * time.Second}
+	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.FixedWindowByClock, heedtest.SlidingWindow, heedtest.TokenBucket} {
+		for name, latency := range map[string]heedtest.Latency{
+			"5ms":  heedtest.RoundTrip(5 * time.Millisecond),
+			"tail": heedtest.HeavyTail(30*time.Millisecond, 1.7, 5*time.Second, 1),
+		} {
+			tally, _ := load{heedtest.Config{
+				Algorithm: algorithm, Policies: []heedtest.Policy{policy}, Latency: latency, Below: 0.2,
+			}, 500, 20, nil}.play(t)
+			t.Logf("%s %s: %d accepted, %d refused", algorithm, name, tally.Accepted, tally.Refused)
+			if tally.Refused > 100 {
+				t.Errorf("%s %s: %d refused of a quota of 50 met once", algorithm, name, tally.Refused)
+			}
+		}
+	}
+}

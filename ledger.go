@@ -90,6 +90,7 @@ type charge struct {
 	used     int64 // … and in use
 	epoch    uint32
 	settled  bool // no longer in flight
+	due      bool // its answer can be expected to announce the policy
 }
 
 // A statement is what one answer says about one policy.
@@ -142,7 +143,7 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 	case now.Before(l.closed):
 		return 0
 	case l.shape == shapeSliding:
-		return p.Quota - l.own.used(now, p.Window) - l.foreign - l.reserve(p)
+		return p.Quota - l.own.used(now, p.Window) - l.foreignNow(now, p) - l.reserve(now, p)
 	case l.stated && l.shape == shapeRefill:
 		return min(l.left+int64(now.Sub(l.said).Seconds()*l.refill(p)), p.Quota)
 	case l.stated:
@@ -201,11 +202,21 @@ func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Tim
 
 // reserve is how many units of a sliding window are kept for what others take
 // between an answer and the next arrival.
-func (l *ledger) reserve(p *Policy) int64 {
-	if float64(l.foreign) < othersMatter*float64(p.Quota) {
+func (l *ledger) reserve(now time.Time, p *Policy) int64 {
+	foreign := float64(l.foreignNow(now, p))
+	if foreign < othersMatter*float64(p.Quota) {
 		return 0
 	}
-	return 1 + int64(float64(l.foreign)/p.Window.Seconds()*2*l.quickest.Seconds())
+	return 1 + int64(foreign/p.Window.Seconds()*2*l.quickest.Seconds())
+}
+
+// foreignNow is how much of a sliding window others are taken to use: nothing
+// that was seen a window ago is in it still.
+func (l *ledger) foreignNow(now time.Time, p *Policy) int64 {
+	if now.Sub(l.said) >= p.Window {
+		return 0
+	}
+	return l.foreign
 }
 
 // refill is how many units a second come back for certain where they come
@@ -283,6 +294,22 @@ func (l *ledger) refund(c *charge) {
 		l.left += c.n
 		l.most += c.n
 	}
+}
+
+// adopt takes what the first word of a policy shows to be in use for this
+// process's own as far as it has had so many requests accepted: what went
+// before a policy was known is no use by others.
+func (l *ledger) adopt(now time.Time, accepted, remaining int64, p *Policy) {
+	if remaining < 0 || p.Window <= 0 {
+		return
+	}
+	n := min(p.Quota-remaining-l.own.used(now, p.Window), accepted)
+	if n <= 0 {
+		return
+	}
+	l.own.take(n)
+	l.own.done(now, now, n, p.Quota, p.Window)
+	l.inEpoch += n
 }
 
 // settle closes a request's account without news: its answer said nothing
