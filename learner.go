@@ -274,7 +274,7 @@ func (p *partition) learnReopened(now time.Time) {
 	switch {
 	case l.low > 0:
 		l.narrow(low)
-	case l.probes == 0: // a bunch may have been refused for being one
+	case l.probes == 0 && l.pressed < n/3: // a bunch may have been refused for being one
 		l.low, l.high, l.cycle = low, math.Inf(1), max(n, 2)
 	default:
 		l.low, l.high, l.cycle = low, rateOf(n, l.refused.Sub(from)), max(n, 2)
