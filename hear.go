@@ -173,7 +173,11 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 		return
 	}
 	c := pm.charge(s)
-	s.settle(now, pm.start, c)
+	if a.Refused && lim.Remaining == 0 {
+		s.settleRefused(now, pm.start, c)
+	} else {
+		s.settle(now, pm.start, c)
+	}
 	if s.ledger.said.IsZero() {
 		s.ledger.adopt(now, p.learner.accepted, lim.Remaining, &s.terms)
 	}

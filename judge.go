@@ -296,7 +296,7 @@ func (p *partition) smoothTo(now time.Time, m *smoother, l *lane, n, units int64
 			pace = max(pace, 1/(0.99*p.origin.limits.MaxRetryAfter.Seconds()))
 		}
 		if pace < least {
-			least, interval, policy = pace, micro(sm, s.policy.Window), s.policy.Name
+			least, interval, policy = pace, s.micro(sm), s.policy.Name
 		}
 	}
 	m.set(now, least, interval, policy, sm.always())

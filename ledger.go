@@ -44,6 +44,7 @@ type ledger struct {
 	shape     shape
 	piecemeal bool // after a stop the quota was not whole again, though the reset had passed
 
+	base    int64 // of a sliding window: what was left and in use when that was said last
 	foreign int64 // of a sliding window: units others use
 	fits    int   // answers in a row that speak for a sliding window
 	gains   int   // answers that speak for a steady refill
@@ -143,7 +144,12 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 	case now.Before(l.closed):
 		return 0
 	case l.shape == shapeSliding:
-		return p.Quota - l.own.used(now, p.Window) - l.foreignNow(now, p) - l.reserve(now, p)
+		used := l.own.used(now, p.Window)
+		room := p.Quota - used - l.foreignNow(now, p) - l.reserve(now, p)
+		if l.othersSeen && now.Sub(l.said) < p.Window {
+			room = min(room, l.base-used-l.reserve(now, p))
+		}
+		return room
 	case l.stated && l.shape == shapeRefill:
 		return min(l.left+int64(now.Sub(l.said).Seconds()*l.refill(p)), p.Quota)
 	case l.stated:
@@ -386,6 +392,9 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	default:
 		l.left, l.most = min(max(l.room(now, p), least), r), r
 	}
+	if c.sent >= l.saidOf && p.Window > 0 {
+		l.base = (r+least)/2 + l.own.used(now, p.Window)
+	}
 	l.stated, l.said, l.saidOf = true, now, max(l.saidOf, c.sent)
 	if r > 0 {
 		l.blind = 0
@@ -500,6 +509,10 @@ func (l *ledger) hearReset(now, start time.Time, s statement) {
 func (l *ledger) noticeOthers(now time.Time, p *Policy, c *charge, r int64) {
 	d := now.Sub(l.said)
 	if c.sent < l.saidOf || d <= 0 {
+		return
+	}
+	if l.shape == shapeSliding {
+		l.othersSeen = float64(l.foreign) > float64(p.Quota)*othersMatter
 		return
 	}
 	span := p.Window / 2
