@@ -95,18 +95,24 @@ func (s *slot) pace(now time.Time, waiting int64, sm *Smoothing) float64 {
 }
 
 // makeWay is the pace at a velocity and a rate that would use up the quota.
-// Where others use it too, the velocity is at most 1 and what they use is left
-// to them, save that nobody is made to stop.
+// Where others use it too, the velocity is at most 1, and the pace follows what
+// is left, which all who use the quota see alike: so they all get the same, and
+// those who know nothing of pacing what they want.
 func (s *slot) makeWay(now time.Time, velocity, rate float64) float64 {
-	l := &s.ledger
+	l, p := &s.ledger, &s.terms
 	if !l.othersSeen {
 		return velocity * rate
 	}
-	others := l.others
-	if l.shape == shapeSliding {
-		others = float64(l.foreignNow(now, &s.terms)) / s.terms.Window.Seconds()
+	rate *= min(velocity, 1)
+	left := float64(l.seen(now, p))
+	switch l.shape {
+	case shapeSliding:
+		enough := max(3, float64(p.Quota)/40)
+		rate *= min(left/enough, 1)
+	case shapeRefill:
+		rate *= min(4*left/float64(p.Quota), 1)
 	}
-	return max(min(velocity, 1)*rate-others, rate/10)
+	return max(rate, float64(p.Quota)/p.Window.Seconds()/100)
 }
 
 // paced reports whether demand would outrun what is left before the time
@@ -115,7 +121,7 @@ func (s *slot) paced(now time.Time, ahead time.Duration, waiting, left float64, 
 	if sm.always() {
 		return true
 	}
-	want := max(waiting, s.demand.over(now, s.span(now), ahead)) // those who wait are among those who came
+	want := max(2*waiting, s.demand.over(now, s.span(now), ahead)) // those who wait are among those who came
 	if !s.plan.from.IsZero() {
 		want *= 2
 	}
