@@ -99,22 +99,26 @@ func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement, fir
 	if !a.Date.IsZero() {
 		p.origin.clock.hear(now, pm.start, a.Date)
 	}
+	if p.origin.majors == nil {
+		p.origin.majors = a.majors
+	}
 	for _, pol := range a.Policies {
 		if pol.Unit == "" {
 			pol.Unit = UnitRequests
 		}
 		pol.Burst = 0
-		bucket := p.bucketOf(pm, a, pol.Name, pol.PartitionKey)
-		if bucket != "" {
-			buckets = append(buckets, bucket)
+		name := p.bucketNamed(pm, a, pol.Name, pol.PartitionKey)
+		if name != "" {
+			buckets = append(buckets, name)
 		}
-		p.announced(now, pol, bucket)
+		p.announced(now, pol, p.origin.ownBuckets(name, pm.path))
 	}
 	for _, lim := range a.Limits {
-		bucket := p.bucketOf(pm, a, lim.Policy, lim.PartitionKey)
-		if bucket != "" {
-			buckets = append(buckets, bucket)
+		name := p.bucketNamed(pm, a, lim.Policy, lim.PartitionKey)
+		if name != "" {
+			buckets = append(buckets, name)
 		}
+		bucket := p.origin.ownBuckets(name, pm.path)
 		s := p.limited(bucket, &lim)
 		made := s == nil || s.lastSaid.Equal(now) && s.ledger.said.IsZero()
 		if s == nil {
@@ -311,7 +315,7 @@ func (p *partition) asked(now time.Time, pm *Permit, a *Announcement, l *lane) {
 			key = t.known[key]
 		}
 		p.learnRoute(now, pm, key)
-		l = p.lane(now, key)
+		l = p.lane(now, p.origin.ownBuckets(key, pm.path))
 	}
 	e := Event{Cause: CausePause, Wait: a.RetryAfter, Timed: true}
 	if most := p.origin.limits.MaxRetryAfter; e.Wait > most {
@@ -378,7 +382,7 @@ func (p *partition) hintBeside(pm *Permit, a *Announcement) time.Duration {
 // is nil the partition, for a 503 the origin.
 func (p *partition) refusedUntil(now time.Time, pm *Permit, hint time.Duration, fresh, whole bool, inARow int, a *Announcement, l, counted *lane) {
 	o := p.origin
-	if a.RetryAfter <= 0 && !whole {
+	if a.RetryAfter <= 0 && !whole && !a.Global {
 		if hint = p.hintBeside(pm, a); hint <= 0 {
 			return // the ledgers have it from the fields
 		}

@@ -15,6 +15,7 @@ type origin struct {
 	name string
 
 	bodies []*Dialect // that read the bodies of its answers; never changed
+	majors []string   // segments of a path that tell budgets of one name apart
 
 	mu         sync.Mutex
 	gone       bool // forgotten: look the origin up again
