@@ -54,9 +54,6 @@ func limitFields(h http.Header, buf []string) []string {
 		if ordinary(name) || len(lines) == 0 || !speaksOfLimits(name) || len(buf) == maxFields {
 			continue
 		}
-		if buf == nil {
-			buf = make([]string, 0, 8)
-		}
 		buf = append(buf, name)
 	}
 	return buf

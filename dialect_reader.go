@@ -20,7 +20,8 @@ func readDialects(origin string, status int, h http.Header, fields []string, bod
 		return
 	}
 	r := dialectReaders.Get().(*dialectReader)
-	r.a, r.status, r.h, r.fields, r.ref = *a, status, h, fields, date
+	r.a, r.status, r.h, r.ref = *a, status, h, date
+	r.fields = append(r.fields, fields...) // a copy, so that the caller's stay off the heap
 	r.refused = a.Refused || status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable
 	r.policies, r.limits = len(a.Policies), len(a.Limits)
 	if date.IsZero() {
@@ -79,8 +80,9 @@ var dialectReaders = sync.Pool{New: func() any { return new(dialectReader) }}
 func (r *dialectReader) free() {
 	clear(r.spoken)
 	clear(r.groups)
-	r.spoken, r.groups = r.spoken[:0], r.groups[:0]
-	r.a, r.h, r.fields = Announcement{}, nil, nil
+	clear(r.fields)
+	r.spoken, r.groups, r.fields = r.spoken[:0], r.groups[:0], r.fields[:0]
+	r.a, r.h = Announcement{}, nil
 	r.matched, r.taken, r.own, r.known, r.shown = 0, 0, 0, 0, false
 	dialectReaders.Put(r)
 }

@@ -104,7 +104,8 @@ func parseLooking(origin string, resp *http.Response, now time.Time, own []Diale
 func announcementOf(origin string, status int, h http.Header, body []byte, now time.Time, own []Dialect) Announcement {
 	// Most responses say nothing about limits. They are told by the names of
 	// their fields alone.
-	fields := limitFields(h, nil)
+	var buf [12]string
+	fields := limitFields(h, buf[:0])
 	if len(fields) == 0 && len(own) == 0 && status < 400 {
 		return Announcement{Cached: fromCache(h)}
 	}
