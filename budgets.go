@@ -23,6 +23,8 @@ func (p *partition) bucketNamed(pm *Permit, a *Announcement, policy, key string)
 		return pm.route()
 	case a.Bucket != "":
 		return a.Bucket[:min(len(a.Bucket), maxNameLen)]
+	case key == "" && p.origin.namesBudgets(a):
+		return policy
 	case key == "":
 		return ""
 	}
@@ -77,6 +79,9 @@ func (p *partition) belongs(now time.Time, pm *Permit, a *Announcement, buckets 
 		}
 		return nil
 	}
+	if o.namesBudgets(a) {
+		buckets = append(buckets, p.stillCounted(pm)...)
+	}
 	key := joinBuckets(buckets)
 	p.learnRoute(now, pm, key)
 	return p.lane(now, o.ownBuckets(key, pm.path))
@@ -123,7 +128,7 @@ func (p *partition) mayCount(bucket string, pm *Permit) bool {
 	}
 	var buf [longestPath]byte
 	key, known := p.origin.routes.lookUp(appendRoute(buf[:0], pm.method, pm.path), pm.path)
-	return !known || slices.Contains(strings.Split(p.origin.ownBuckets(key, pm.path), bucketSep), bucket)
+	return !known || keyHas(p.origin.ownBuckets(key, pm.path), bucket)
 }
 
 // openBucket has the requests of a budget go one ahead of the others.
@@ -143,7 +148,7 @@ func (p *partition) openBucket(now time.Time, bucket string) {
 // each process keeps to that by itself.
 func (p *partition) common(pm *Permit, a *Announcement) Announcement {
 	c := *a
-	if a.Bucket == "" && len(a.PerRoute) == 0 {
+	if a.Bucket == "" && len(a.PerRoute) == 0 && !p.origin.named {
 		return c
 	}
 	c.Policies = slices.DeleteFunc(slices.Clone(a.Policies), func(pol Policy) bool {

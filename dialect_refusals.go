@@ -20,6 +20,10 @@ func (r *dialectReader) conclude(body []byte) {
 	}
 	refusal := (*Refusal)(nil)
 	for i, d := range r.spoken {
+		if r.a.majors == nil {
+			r.a.majors = d.Majors
+		}
+		r.a.named = r.a.named || d.Named
 		if i >= r.known && !r.shown && len(d.Refusals) == 0 {
 			continue
 		}
@@ -30,9 +34,6 @@ func (r *dialectReader) conclude(body []byte) {
 			if r.sent(name, i < r.own) {
 				r.a.Bucket = trimOWS(r.h[name][0])
 			}
-		}
-		if r.a.majors == nil {
-			r.a.majors = d.Majors
 		}
 		if r.status < 400 {
 			continue

@@ -45,6 +45,7 @@ var dialectTable = []Dialect{
 		}},
 		Bucket: "Ratelimit-Name",
 	},
+	{Name: "huggingface", Origins: []string{"huggingface.co"}, Named: true},
 	{Name: "bitbucket", Origins: []string{"api.bitbucket.org", "bitbucket.org"}, Bucket: "X-Ratelimit-Resource"},
 	{Name: "jira", Origins: []string{"*.atlassian.net", "api.atlassian.com"}, Quotas: []QuotaFields{plain("X-Ratelimit-", 0)}},
 	{Name: "twitch", Origins: []string{"api.twitch.tv"}, Quotas: []QuotaFields{plain("Ratelimit-", 0)}},
@@ -267,7 +268,7 @@ var dialectTable = []Dialect{
 		Refusals: []Refusal{{Status: 403, Exhausted: true}},
 	},
 	{
-		Name: "zendesk", Origins: []string{"*.zendesk.com"}, Anywhere: true,
+		Name: "zendesk", Origins: []string{"*.zendesk.com"}, Anywhere: true, Named: true,
 		Quotas: []QuotaFields{{Form: FormKeys, Limit: "Zendesk-Ratelimit-*"}},
 	},
 	{
@@ -361,7 +362,7 @@ var dialectTable = []Dialect{
 	},
 	{Name: "amazon-sp-api", Anywhere: true, Quotas: []QuotaFields{{Rate: "X-Amzn-Ratelimit-Limit", PerRoute: true}}},
 	{
-		Name: "azure", Anywhere: true, // Azure Resource Manager
+		Name: "azure", Anywhere: true, Named: true, // Azure Resource Manager
 		Quotas: []QuotaFields{
 			{Form: FormNamed, Remaining: "X-Ms-Ratelimit-Remaining-Resource"},
 			{Remaining: "X-Ms-Ratelimit-Remaining-*"},

@@ -39,6 +39,10 @@ type Dialect struct {
 	// counts.
 	Bucket string
 
+	// Named reports that each policy with a name is a budget of its own, which
+	// holds those requests alone to whose routes answers state it.
+	Named bool
+
 	// Majors lists segments of a path after which the next one tells budgets
 	// of the same name apart ("channels": each channel has its own).
 	Majors []string

@@ -133,6 +133,9 @@ func writeSpoken(b *bytes.Buffer, d *Dialect) {
 	if d.Bucket != "" {
 		fmt.Fprintf(b, "The budget's name: %s.\n", alternatives(d.Bucket))
 	}
+	if d.Named {
+		fmt.Fprint(b, "The names of policies are budgets.\n")
+	}
 	if len(d.Majors) > 0 {
 		fmt.Fprintf(b, "Each has budgets of its own: %s.\n", codes(d.Majors))
 	}

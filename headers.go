@@ -43,6 +43,7 @@ type Announcement struct {
 	Date time.Time `json:",omitzero"`
 
 	majors []string // as Dialect.Majors
+	named  bool     // as Dialect.Named
 }
 
 // ParseAnnouncement returns what a response received at now says about limits:

@@ -102,6 +102,9 @@ func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement, fir
 	if p.origin.majors == nil {
 		p.origin.majors = a.majors
 	}
+	if first {
+		p.hearNames(now, pm, a)
+	}
 	for _, pol := range a.Policies {
 		if pol.Unit == "" {
 			pol.Unit = UnitRequests

@@ -190,10 +190,12 @@ func majorOf(majors []string, path string) string {
 // table returns the origin's table, made where there is none.
 func (o *origin) table() *routes {
 	if o.routes == nil {
-		o.routes = &routes{known: map[string]string{}, areas: map[string]area{}}
+		o.routes = newRoutes()
 	}
 	return o.routes
 }
+
+func newRoutes() *routes { return &routes{known: map[string]string{}, areas: map[string]area{}} }
 
 // joinBuckets returns the key of the lane of requests that are counted in
 // several budgets.
