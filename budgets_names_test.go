@@ -58,6 +58,15 @@ func TestNamesOfPoliciesTellBudgets(t *testing.T) {
 			{"/a", policy(`"new";q=10;w=60`, `"new";r=5;t=60`)},
 			{"/b", policy(`"b";q=10;w=60`, `"b";r=5;t=60`)},
 		}, map[string]bool{"/a": false, "/b": true}},
+		{"a route that lists another one later", example, []answered{
+			{"/a", policy(`"old";q=10;w=60`, `"old";r=0;t=60`)},
+			{"/b", policy(`"b";q=10;w=60`, `"b";r=5;t=60`)},
+			{"/a", policy(`"new";q=10;w=60`, `"new";r=5;t=60`)},
+		}, map[string]bool{"/a": false, "/b": true}},
+		{"a quota in other fields is in no list", example, []answered{
+			{"/a", []string{"X-RateLimit-Limit-Hour", "100", "X-RateLimit-Remaining-Hour", "50"}},
+			{"/b", policy(`"p";q=10;w=60`, `"p";r=0;t=60`)},
+		}, map[string]bool{"/a": false, "/b": false}},
 		{"Azure's reads and writes", azure, []answered{
 			{"/reads", []string{"X-Ms-Ratelimit-Remaining-Subscription-Reads", "100"}},
 			{"/writes", []string{"X-Ms-Ratelimit-Remaining-Subscription-Writes", "0"}},
