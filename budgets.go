@@ -131,6 +131,26 @@ func (p *partition) mayCount(bucket string, pm *Permit) bool {
 	return !known || keyHas(p.origin.ownBuckets(key, pm.path), bucket)
 }
 
+// makeRoom forgets the budget that was heard of longest ago, of those that are
+// restored and whose requests are none in flight, and reports whether there is
+// one.
+func (p *partition) makeRoom(now time.Time) bool {
+	oldest := -1
+	for i, s := range p.slots {
+		if s.bucketName != "" && s.inFlight == 0 && !s.rest(now).After(now) && (oldest < 0 || s.habit.last.Before(p.slots[oldest].habit.last)) {
+			oldest = i
+		}
+	}
+	if oldest < 0 {
+		return false
+	}
+	bucket := p.slots[oldest].bucketName
+	p.slots = slices.Delete(p.slots, oldest, oldest+1)
+	p.lanes = slices.DeleteFunc(p.lanes, func(l *lane) bool { return l.has(bucket) && l.idle(now) }) // its next request goes ahead again
+	p.origin.known = slices.DeleteFunc(p.origin.known, func(k knownPolicy) bool { return k.bucket == bucket })
+	return true
+}
+
 // openBucket has the requests of a budget go one ahead of the others.
 func (p *partition) openBucket(now time.Time, bucket string) {
 	if bucket == "" {

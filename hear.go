@@ -218,7 +218,7 @@ const mostSlots = 64
 func (p *partition) announced(now time.Time, pol Policy, bucket string) *slot {
 	s := p.slotIn(bucket, pol.Name, pol.PartitionKey)
 	switch {
-	case s == nil && len(p.slots) >= mostSlots:
+	case s == nil && len(p.slots) >= mostSlots && !p.makeRoom(now):
 		return nil
 	case s == nil:
 		s = newSlot(pol, SourceAnnounced)
