@@ -131,6 +131,20 @@ func (p *partition) mayCount(bucket string, pm *Permit) bool {
 	return !known || keyHas(p.origin.ownBuckets(key, pm.path), bucket)
 }
 
+// hasRoom reports whether one more policy can be remembered.
+func (p *partition) hasRoom(now time.Time, bucket string) bool {
+	if len(p.slots) < mostSlots {
+		return true
+	}
+	common := 0
+	for _, s := range p.slots {
+		if s.bucketName == "" {
+			common++
+		}
+	}
+	return (bucket != "" || common < mostSlots) && (len(p.slots) < mostBudgets || p.makeRoom(now))
+}
+
 // makeRoom forgets the budget that was heard of longest ago, of those that are
 // restored and whose requests are none in flight, and reports whether there is
 // one.

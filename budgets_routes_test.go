@@ -96,7 +96,7 @@ func TestManyChannelsOneAfterAnother(t *testing.T) {
 		s := channels(5)
 		r := newRegistry(t, heed.Config{Default: unsmoothed})
 		tr := &heed.Transport{Base: s, Registry: r}
-		for i := range 300 {
+		for i := range 600 {
 			var all sync.WaitGroup
 			send(t, tr, &all, 7, fmt.Sprintf("%s/channels/%d/messages", discordAPI, i))
 			all.Wait()
@@ -104,7 +104,7 @@ func TestManyChannelsOneAfterAnother(t *testing.T) {
 		if len(s.refused) > 0 {
 			t.Errorf("%d refused", len(s.refused))
 		}
-		if n := len(r.Snapshot()[0].Partitions[0].Policies); n > 64 {
+		if n := len(r.Snapshot()[0].Partitions[0].Policies); n > 256 {
 			t.Errorf("%d policies are remembered", n)
 		}
 	})

@@ -210,15 +210,19 @@ func (pm *Permit) charge(s *slot) *charge {
 	return &charge{slot: s, settled: true, sent: s.ledger.sent, answered: s.ledger.answered, epoch: s.ledger.epoch}
 }
 
-// mostSlots bounds what a server can have heed remember per partition.
-const mostSlots = 64
+// mostSlots bounds the policies for all requests that a server can have heed
+// remember per partition, and mostBudgets those together with the budgets of some.
+const (
+	mostSlots   = 64
+	mostBudgets = 256
+)
 
 // announced returns the slot of a policy that was announced, made or changed
 // to fit; nil where there are too many.
 func (p *partition) announced(now time.Time, pol Policy, bucket string) *slot {
 	s := p.slotIn(bucket, pol.Name, pol.PartitionKey)
 	switch {
-	case s == nil && len(p.slots) >= mostSlots && !p.makeRoom(now):
+	case s == nil && !p.hasRoom(now, bucket):
 		return nil
 	case s == nil:
 		s = newSlot(pol, SourceAnnounced)

@@ -23,7 +23,7 @@ type lane struct {
 }
 
 // mostLanes bounds the lanes of a partition.
-const mostLanes = 64
+const mostLanes = 256
 
 // has reports whether the lane's requests are counted in a budget.
 func (l *lane) has(bucket string) bool { return slices.Contains(l.buckets, bucket) }
