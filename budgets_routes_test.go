@@ -267,3 +267,19 @@ func TestWaitingForABucketHoldsNoOtherPartition(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+func TestManyChannelsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := channels(5)
+		tr := &heed.Transport{Base: s, Registry: newRegistry(t, heed.Config{Default: unsmoothed})}
+		fetch(t, tr, discordAPI+"/channels/0/messages")
+		var all sync.WaitGroup
+		for i := range 100 {
+			send(t, tr, &all, 7, fmt.Sprintf("%s/channels/%d/messages", discordAPI, i))
+		}
+		all.Wait()
+		if len(s.refused) > 0 {
+			t.Errorf("%d refused", len(s.refused))
+		}
+	})
+}

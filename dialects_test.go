@@ -370,11 +370,13 @@ func TestDialectOfAUser(t *testing.T) {
 			},
 			Bucket:   "acme-pool",
 			Global:   []string{"acme-scope: tenant"},
-			Refusals: []Refusal{{Status: 509, NoRetry: true}, {Status: 420, Exhausted: true, Wait: 3 * time.Second}},
+			Route:    []string{"acme-scope: method"},
+			NoRetry:  []string{"acme-again: never"},
+			Refusals: []Refusal{{Status: 422, Body: "slow down", Member: "wait"}, {Status: 509, NoRetry: true}, {Status: 420, Exhausted: true, Wait: 3 * time.Second}},
 		},
 		{Name: "signed", Sign: "x-signed", Quotas: []QuotaFields{{Limit: "n"}}},
 		{Name: "mine", Origins: []string{"api.github.com"}, Quotas: []QuotaFields{{Policy: "mine", Limit: "x-ratelimit-limit", Remaining: "x-ratelimit-left"}}},
-		{Name: "for-all", Quotas: []QuotaFields{{Policy: "all", Limit: "all-limit"}}},
+		{Name: "for-all", Quotas: []QuotaFields{{Policy: "all", Limit: "all-limit", PerRoute: true}}},
 	}
 	for _, tt := range []struct {
 		name   string
@@ -399,12 +401,15 @@ func TestDialectOfAUser(t *testing.T) {
 		{"the condition unmet", "https://eu.acme.example", 420, []string{"acme-calls-left", "1"}, []string{"dialect acme", `limit "calls": 1 left`}},
 		{"a sign", "https://api.example.org", 200, []string{"X-Signed", "", "N", "5"}, []string{"dialect signed", `policy "": 5 requests`}},
 		{"no sign", "https://api.example.org", 200, []string{"N", "5"}, nil},
-		{"for all", "https://api.example.org", 200, []string{"All-Limit", "5"}, []string{"dialect for-all", `policy "all": 5 requests`}},
+		{"for all", "https://api.example.org", 200, []string{"All-Limit", "5"}, []string{"dialect for-all", `policy "all": 5 requests for each route`}},
+		{"of one route", "https://eu.acme.example", 429, []string{"Acme-Scope", "method"}, []string{"refused", "for its route"}},
+		{"not again", "https://eu.acme.example", 429, []string{"Acme-Again", "Never"}, []string{"refused", "not to be retried"}},
+		{"told by the body", "https://eu.acme.example", 422, nil, []string{"dialect acme", "refused", "retry after 1m30s"}},
 		{"before those heed knows", "https://eu.acme.example", 200, []string{"X-RateLimit-Remaining", "2", "X-RateLimit-Reset", "1500"},
 			[]string{"dialect acme", `limit "calls": reset in 1.5s to 1ms`, `limit "": 2 left`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := statements(dialectsOf(tt.origin, tt.status, "", own, tt.fields...)); !reflect.DeepEqual(got, tt.means) {
+			if got := statements(dialectsOf(tt.origin, tt.status, `{"error":"slow down","wait":"1m30s"}`, own, tt.fields...)); !reflect.DeepEqual(got, tt.means) {
 				t.Errorf("means\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(tt.means, "\n\t"))
 			}
 		})
@@ -628,6 +633,8 @@ func TestWantsBody(t *testing.T) {
 		{"https://git.example.com", 403, "X-Github-Media-Type", true},
 		{"https://proxy.example.com", 403, "Sforce-Limit-Info", true},
 		{"https://api.example.org", 409, "", true},
+		{"https://generativelanguage.googleapis.com", 429, "", true},
+		{"https://generativelanguage.googleapis.com", 500, "", false},
 	} {
 		h := http.Header{}
 		if tt.field != "" {
