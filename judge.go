@@ -65,6 +65,9 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 		v.hold(a.lane.pause.until, CausePause, "")
 	}
 	first := v.at // nobody goes before
+	if p.listening > 0 || o.listening > 0 {
+		v.await(now, CausePause, "")
+	}
 	o.space(now, &v, a.opts.minInterval, pl.all)
 	v.hold(a.notBefore, CauseBackoff, "")
 	if !p.cap.free(p.unanswered) {
@@ -302,7 +305,7 @@ func (p *partition) smoothTo(now time.Time, m *smoother, l *lane, n, units int64
 // admit takes what a costs of every limit, all at the instant it was judged.
 func (p *partition) admit(now time.Time, a *ask) *Permit {
 	o := p.origin
-	pm := &Permit{p: p, start: now, method: a.method(), path: a.path, number: a.number, attempt: a.attempt}
+	pm := &Permit{p: p, start: now, method: a.method(), path: a.path, number: a.number, attempt: a.attempt, spent: a.spent}
 	pm.charges = pm.inline[:0]
 	pm.slots = o.limits.MaxConcurrent > 0 || o.limits.MinPause > 0 || p.cap.limit > 0
 	for _, s := range p.slots {

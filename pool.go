@@ -114,10 +114,7 @@ func (p *Pool) RoundTrip(req *http.Request) (*http.Response, error) {
 			attempt++
 		}
 		out.permit.Release() // the next attempt must not wait for the slot of this one
-		a := ask{attempt: attempt, number: out.permit.number, inLine: func() { hold(out.resp) }}
-		if out.resp != nil {
-			a.status = out.resp.StatusCode
-		}
+		a := out.another(attempt)
 		next, pm := p.withRoom(tokens, a)
 		if pm == nil && !rejected { // it waits for its own
 			return answer(t.tryAgainFrom(tok.req, out, attempt-1))
@@ -132,7 +129,7 @@ func (p *Pool) RoundTrip(req *http.Request) (*http.Response, error) {
 			pm.Cancel()
 			break
 		}
-		drain(out.resp)
+		out.discard()
 		tok = next
 		out = t.send(again, pm)
 	}

@@ -169,16 +169,17 @@ type ask struct {
 	charged   bool   // opts.costs are set and hold here: it is not another origin's redirect
 	path      string // what it asks for, to tell endpoints apart
 	req       *http.Request
-	number    uint64    // its place in line
-	attempt   int       // 1: the first
-	status    int       // of the answer that has it tried again; 0: none
-	arrived   time.Time // when it began to wait
-	notBefore time.Time // its own wait before another try; zero: none
-	until     time.Time // its context's deadline; zero: none
-	deadline  time.Time // the earlier of that and Limits.MaxWait's; zero: none
-	maxWait   bool      // the deadline is Limits.MaxWait's
-	lane      *lane     // of the budgets it is counted in; nil: none known
-	inLine    func()    // what to do once it is put in line; nil: nothing
+	number    uint64        // its place in line
+	attempt   int           // 1: the first
+	spent     time.Duration // waited by the earlier attempts: MaxWait is for all of them
+	status    int           // of the answer that has it tried again; 0: none
+	arrived   time.Time     // when it began to wait
+	notBefore time.Time     // its own wait before another try; zero: none
+	until     time.Time     // its context's deadline; zero: none
+	deadline  time.Time     // the earlier of that and Limits.MaxWait's; zero: none
+	maxWait   bool          // the deadline is Limits.MaxWait's
+	lane      *lane         // of the budgets it is counted in; nil: none known
+	inLine    func()        // what to do once it is put in line; nil: nothing
 }
 
 // method is the request's.
@@ -193,7 +194,7 @@ func (a *ask) method() string {
 func (a *ask) limitWait(most time.Duration) {
 	a.deadline, a.maxWait = a.until, false
 	if most > 0 {
-		if d := a.arrived.Add(most); a.until.IsZero() || d.Before(a.until) {
+		if d := a.arrived.Add(most - a.spent); a.until.IsZero() || d.Before(a.until) {
 			a.deadline, a.maxWait = d, true
 		}
 	}

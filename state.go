@@ -32,6 +32,7 @@ type origin struct {
 	lastEnd   time.Time
 	interval  time.Duration // WithMinInterval's, of the last start
 	inFlight  int           // requests whose bodies are not over
+	listening int           // refusals of all partitions whose bodies are being looked at
 	waiting   int
 	stirred   bool          // something changed for all partitions: wake them all
 	waited    time.Duration // in all
@@ -73,6 +74,7 @@ type partition struct {
 	parked     []*waiter // waiting for their own next try, outside the queue
 	inFlight   flights
 	unanswered int
+	listening  int           // refusals whose bodies are being looked at
 	slowest    time.Duration // of recent answers, fading
 	lastWell   time.Time     // latest answer that was no refusal
 	refusals   int64
