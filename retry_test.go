@@ -302,7 +302,7 @@ func TestLastResponseComesBackWhole(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				base := &script{answers: []string{c.answer}}
-				tr := quiet(t, base, heed.Limits{MaxWait: 80 * time.Second})
+				tr := quiet(t, base, heed.Limits{MaxWait: 85 * time.Second})
 				tr.Retry.Check = func(_ *http.Request, resp *http.Response, _ error) bool { return resp.StatusCode >= 429 }
 				ctx := t.Context()
 				if c.timeout > 0 {
