@@ -43,6 +43,8 @@ func (p *partition) hear(now time.Time, pm *Permit, status int, a *Announcement)
 		p.refused(now, pm, status, a, l)
 	case status == 0 && a.RetryAfter > 0:
 		p.asked(now, pm, a, l)
+	case first && status < 500 && a.Cached:
+		p.openOn(now, pm, false, true)
 	case first && status < 500:
 		p.accepted(now, pm, told)
 	}
@@ -79,16 +81,36 @@ func (p *partition) accepted(now time.Time, pm *Permit, told bool) {
 	}
 	p.cap.well()
 	p.learnAccepted(now, pm)
-	p.opening.well(now, pm.start, pm.serial, told)
-	if l := pm.lane; l != nil {
-		l.opening.well(now, pm.start, pm.ahead, told)
-		if pm.start.After(l.backoff.began) {
-			l.backoff.over()
-		}
+	if l := pm.lane; l != nil && pm.start.After(l.backoff.began) {
+		l.backoff.over()
 	}
+	p.openOn(now, pm, told, false)
 	if p.opening.limit == 0 && len(o.known) == 0 {
 		o.opened = true
 	}
+}
+
+// openOn lets more requests go unanswered, pm's having been answered well:
+// told, with what remains. What comes from a cache confirms no room, so that
+// it only counts on first contact. There the policies announced are enough to
+// go by: nobody was refused for them.
+func (p *partition) openOn(now time.Time, pm *Permit, told, cached bool) {
+	open := func(o *opening, l *lane, serial uint32) {
+		if o.contact || !cached {
+			o.well(now, pm.start, serial, told || o.contact && !cached && p.bounded(l))
+		}
+	}
+	open(&p.opening, pm.lane, pm.serial)
+	if l := pm.lane; l != nil {
+		open(&l.opening, l, pm.ahead)
+	}
+}
+
+// bounded reports whether announced policies bound what requests of a lane take.
+func (p *partition) bounded(l *lane) bool {
+	return slices.ContainsFunc(p.slots, func(s *slot) bool {
+		return s.source == SourceAnnounced && s.enforced() && s.holds(l) && s.terms.Quota > 0 && (s.terms.Window > 0 || !s.closes())
+	})
 }
 
 // hearPolicies takes in the policies and service limits of an announcement;

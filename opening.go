@@ -13,6 +13,7 @@ type opening struct {
 	since   time.Time // when the latest step was taken, or its first request went
 	used    bool      // a request went since the latest step
 	scouted bool      // an answer came back well: the origin was met
+	contact bool      // on first contact: nobody was refused
 }
 
 // wideOpen is the number of unanswered requests at which an opening has
@@ -26,6 +27,12 @@ func (o *opening) start(now time.Time) {
 		return
 	}
 	*o = opening{limit: 1, serial: o.serial + 1, since: now}
+}
+
+// meet is start on first contact.
+func (o *opening) meet(now time.Time) {
+	o.start(now)
+	o.contact = true
 }
 
 // restart begins anew with one request whatever was under way.

@@ -105,8 +105,11 @@ func (o *origin) partition(key partitionKey) *partition {
 func (o *origin) newPartition(key partitionKey, now time.Time) *partition {
 	p := &partition{origin: o, key: key, number: o.created, lastUsed: now, shared: o.reg.newSharing()}
 	o.created++
-	if !o.opened || o.pause.holds(now) {
+	switch {
+	case o.pause.holds(now):
 		p.opening.start(now)
+	case !o.opened:
+		p.opening.meet(now)
 	}
 	p.configure(now, true)
 	for _, k := range o.known {
