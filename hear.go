@@ -181,7 +181,7 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 		s.resetSaid = now.Add(min(lim.Reset, p.origin.limits.MaxRetryAfter))
 	}
 	if s.policy.Unit == UnitConcurrentRequests {
-		if s.policy.Quota == 0 && lim.Remaining >= 0 {
+		if s.said.Quota == 0 && lim.Remaining >= 0 {
 			s.policy.Quota = max(s.inFlight+lim.Remaining, 1)
 			s.terms.Quota = s.policy.Quota
 		}
@@ -201,11 +201,21 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 		p.news = true
 	}
 	if lim.Remaining == 0 {
-		if most := p.origin.limits.MaxRetryAfter; capped && !s.capped {
-			p.emit(Event{Kind: EventPaused, Time: now, Cause: CausePolicy, Policy: s.policy.Name, Wait: most, Max: most, Timed: true, Capped: true})
+		if capped {
+			p.cut(now, s)
 		}
-		s.capped = lim.Reset > p.origin.limits.MaxRetryAfter
+		s.capped = capped
 	}
+}
+
+// cut tells, once, that a policy holds for longer than is waited for.
+func (p *partition) cut(now time.Time, s *slot) {
+	if s.capped {
+		return
+	}
+	s.capped = true
+	most := p.origin.limits.MaxRetryAfter
+	p.emit(Event{Kind: EventPaused, Time: now, Cause: CausePolicy, Policy: s.policy.Name, Wait: most, Max: most, Timed: true, Capped: true})
 }
 
 // charge returns what the permit took of s; where it went before s was known,
@@ -234,7 +244,8 @@ func (p *partition) announced(now time.Time, pol Policy, bucket string) *slot {
 		s.bucketName = bucket
 		p.slots = append(p.slots, s)
 		p.charge(now, s)
-	case s.policy != pol:
+	case s.said != pol:
+		s.said = pol
 		s.resize(pol)
 	default:
 		s.lastSaid = now
@@ -383,12 +394,13 @@ func hintOf(a *Announcement, ignoreFields bool) time.Duration {
 }
 
 // hintBeside is hintOf for those limits that no ledger keeps to: what they
-// count, nobody on this side can count, or it has no window.
+// count, nobody on this side can count, or it has no window, or the request
+// refused was said not to cost any.
 func (p *partition) hintBeside(pm *Permit, a *Announcement) time.Duration {
 	var hint time.Duration
 	for i := range a.Limits {
 		l := &a.Limits[i]
-		if s := p.limited(p.bucketOf(pm, a, l.Policy, l.PartitionKey), l); l.Remaining == 0 && (s == nil || !s.closes()) {
+		if s := p.limited(p.bucketOf(pm, a, l.Policy, l.PartitionKey), l); l.Remaining == 0 && (s == nil || !s.closes() || pm.free(s.policy.Unit)) {
 			hint = max(hint, l.Reset)
 		}
 	}
@@ -415,6 +427,9 @@ func (p *partition) refusedUntil(now time.Time, pm *Permit, hint time.Duration, 
 		until = until.Add(pauseJitter(hint))
 	}
 	if !whole && p.closeViolated(until, a, counted) {
+		if len(pm.costs) > 0 {
+			pm.retryAt = until // whatever it was said to cost
+		}
 		return
 	}
 	held := &p.pause

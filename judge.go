@@ -104,7 +104,10 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 		}
 		at, known := s.free(now, n, pl.n == 0 && q.len > 1)
 		if known && pl.n == 0 {
-			at, known = s.probe(at, o.limits.MaxRetryAfter)
+			held := at
+			if at, known = s.probe(at, o.limits.MaxRetryAfter); held.After(now) && at.Before(held) {
+				p.cut(now, s)
+			}
 		}
 		if known {
 			v.hold(at, CausePolicy, s.policy.Name)
@@ -306,7 +309,9 @@ func (p *partition) smoothTo(now time.Time, m *smoother, l *lane, n, units int64
 func (p *partition) admit(now time.Time, a *ask) *Permit {
 	o := p.origin
 	pm := &Permit{p: p, start: now, method: a.method(), path: a.path, number: a.number, attempt: a.attempt, spent: a.spent}
-	pm.charges = pm.inline[:0]
+	if pm.charges = pm.inline[:0]; a.charged {
+		pm.costs = a.opts.costs
+	}
 	pm.slots = o.limits.MaxConcurrent > 0 || o.limits.MinPause > 0 || p.cap.limit > 0
 	for _, s := range p.slots {
 		if s.enforced() && s.holds(a.lane) {

@@ -3,6 +3,7 @@ package heed
 import (
 	"io"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -22,8 +23,9 @@ type Permit struct {
 	lane    *lane         // … with those of the same budgets; nil: none known …
 	ahead   uint32        // … under that lane's opening
 	waited  time.Duration
-	level   int   // unanswered requests of the partition when it went, itself included
-	grant   Grant // of a shared ledger; nil: there is none
+	level   int    // unanswered requests of the partition when it went, itself included
+	grant   Grant  // of a shared ledger; nil: there is none
+	costs   []cost // set for its request
 
 	charges   []charge
 	inline    [3]charge // so that the usual few need no memory of their own
@@ -215,6 +217,9 @@ func (pm *Permit) end(unsent bool) {
 	p.touch(now)
 	p.wake(now)
 }
+
+// free reports whether its request was said to cost nothing of a unit.
+func (pm *Permit) free(u Unit) bool { return slices.Contains(pm.costs, cost{u, 0}) }
 
 // gone says that the permit's request is answered, or never will be.
 func (pm *Permit) gone() {

@@ -765,3 +765,33 @@ func TestCrowdIsNotRefused(t *testing.T) {
 		}
 	})
 }
+
+// What its refusal names is waited for, whatever a request was said to cost.
+func TestRefusedRequestWaitsWhateverItCosts(t *testing.T) {
+	const policies = "RateLimit-Policy: \"a\";q=10;w=60"
+	for name, answer := range map[string]func() *http.Response{
+		"a limit used up": func() *http.Response {
+			return reply(429, "", policies, `RateLimit: "a";r=0;t=10`)
+		},
+		"a policy violated": func() *http.Response {
+			return reply(429, `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","violated-policies":["a"]}`,
+				policies, `RateLimit: "a";r=0;t=10`, "Retry-After: 10", "Content-Type: application/problem+json")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var starts []time.Time
+				tr := quiet(t, respond(func(*http.Request) *http.Response {
+					if starts = append(starts, time.Now()); len(starts) == 1 {
+						return answer()
+					}
+					return reply(200, "", policies, `RateLimit: "a";r=9;t=60`)
+				}), heed.Limits{})
+				sendOne(t, tr, get(heed.WithCost(t.Context(), heed.UnitRequests, 0), site))
+				if d := starts[1].Sub(starts[0]); !within(d, 10*time.Second) {
+					t.Errorf("tried again after %v", d)
+				}
+			})
+		})
+	}
+}
