@@ -155,7 +155,7 @@ func TestHiddenLimitIsLearned(t *testing.T) {
 			c.origin.Policies = []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}
 			c.origin.Latency = heedtest.RoundTrip(5 * time.Millisecond)
 			tally, state := load{c.origin, 16, 20, nil}.play(t)
-			if tally.Refused > 30 {
+			if tally.Refused > 40 { // the first bunch, and what finding the rate costs
 				t.Errorf("%d refused", tally.Refused)
 			}
 			if tally.Accepted < c.least {
