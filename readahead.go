@@ -125,9 +125,14 @@ func (b *aheadBody) Close() error {
 // hold has the beginning of a refusal's body read ahead, which reads as
 // before. A body of which nothing is left then gives back its connection.
 func (out *outcome) hold() {
-	if pm := out.permit; out.resp != nil && pm.body != nil {
-		pm.body = readAhead(pm.body, heldLen+1)
+	pm := out.permit
+	if out.resp == nil || pm.body == nil {
+		return
 	}
+	if b, ok := pm.body.(*aheadBody); ok && !b.await(0) {
+		return // it hangs already
+	}
+	pm.body = readAhead(pm.body, heldLen+1)
 }
 
 // discard lets go of a response that is not going back, and of its connection
