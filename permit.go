@@ -84,10 +84,10 @@ func (f *flights) remove(pm *Permit) {
 // say. Where the answer is a refusal with a problem document, it looks at that
 // too and puts the body back; it waits for it no longer than a second. Observe
 // does not end the permit: its request is in flight until [Permit.Release]. A
-// second answer teaches nothing.
+// second answer teaches nothing, nor does nil.
 func (pm *Permit) Observe(resp *http.Response) Announcement {
 	now := time.Now()
-	if pm.p == nil {
+	if pm.p == nil || resp == nil {
 		return ParseAnnouncement(resp, now)
 	}
 	r := pm.p.origin.reg
