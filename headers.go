@@ -1,6 +1,7 @@
 package heed
 
 import (
+	"math"
 	"net/http"
 	"net/url"
 	"strings"
@@ -75,28 +76,34 @@ func ParseAnnouncement(resp *http.Response, now time.Time) Announcement {
 // parse is ParseAnnouncement for a response of a known origin, with a user's
 // dialects.
 func parse(origin string, resp *http.Response, now time.Time, own []Dialect) Announcement {
-	a, _ := parseLooking(origin, resp, now, own)
+	a, more := parseFields(origin, resp, now, own)
+	if more {
+		a.parseBody(origin, resp, peekBody(resp, math.MaxInt64), now, own)
+	}
 	return a
 }
 
-// parseLooking is parse, and reports whether it has looked at the beginning of
-// the body for the dialects that are read from it.
-func parseLooking(origin string, resp *http.Response, now time.Time, own []Dialect) (a Announcement, looked bool) {
+// parseFields is the part of parse that needs no body; more: the body may say
+// more.
+func parseFields(origin string, resp *http.Response, now time.Time, own []Dialect) (a Announcement, more bool) {
+	a = announcementOf(origin, resp.StatusCode, resp.Header, nil, now, own)
+	return a, a.Refused && isProblem(resp.Header) || wantsBody(origin, resp.StatusCode, resp.Header, own)
+}
+
+// parseBody adds what the beginning of the body says. It reports whether the
+// dialects that are read from bodies have had it.
+func (a *Announcement) parseBody(origin string, resp *http.Response, body []byte, now time.Time, own []Dialect) (looked bool) {
 	status, h := resp.StatusCode, resp.Header
-	a = announcementOf(origin, status, h, nil, now, own)
 	switch {
-	case wantsBody(origin, status, h, own):
-		body := peekBody(resp)
-		if len(body) == 0 {
-			return a, false
-		}
-		a = announcementOf(origin, status, h, body, now, own)
-		a.addBody(bodyDialects(origin, own), status, h, body)
-		return a, true
-	case a.Refused && isProblem(h):
-		a.readProblem(peekBody(resp))
+	case len(body) == 0:
+		return false
+	case !wantsBody(origin, status, h, own):
+		a.readProblem(body)
+		return false
 	}
-	return a, false
+	*a = announcementOf(origin, status, h, body, now, own)
+	a.addBody(bodyDialects(origin, own), status, h, body)
+	return true
 }
 
 // announcementOf is ParseAnnouncement for a response that is known by its

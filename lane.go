@@ -59,7 +59,7 @@ func (p *partition) laneOf(now time.Time, a *ask) *lane {
 	met := p.hasLane(key)
 	l := p.lane(now, key)
 	if l != nil && !met && (!known || p.origin.majors != nil && !slices.ContainsFunc(p.slots, func(s *slot) bool { return l.has(s.bucketName) })) {
-		l.opening.start(now)
+		l.opening.meet(now)
 	}
 	return l
 }

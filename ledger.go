@@ -442,7 +442,7 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 		wait = l.blindWait()
 	}
 	l.close(now, wait, atMost)
-	return capped
+	return capped || wait > atMost
 }
 
 // close lets nothing start before an answer's receipt plus the wait it named.

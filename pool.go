@@ -116,16 +116,13 @@ func (p *Pool) RoundTrip(req *http.Request) (*http.Response, error) {
 			attempt++
 		}
 		out.permit.Release() // the next attempt must not wait for the slot of this one
-		a := ask{attempt: attempt, number: out.permit.number, inLine: func() { hold(out.resp) }}
-		if out.resp != nil {
-			a.status = out.resp.StatusCode
-		}
+		a := out.another(attempt)
 		tok.notBefore = out.permit.ownRetryAt()
 		next, pm := p.withRoom(tokens, a)
 		if pm == nil {
 			if next, pm, err = p.soonest(tokens, a); err != nil {
 				if ctx := req.Context(); errors.Is(ctx.Err(), context.Canceled) {
-					drain(out.resp)
+					out.discard()
 					return nil, context.Cause(ctx)
 				}
 				break
@@ -137,7 +134,7 @@ func (p *Pool) RoundTrip(req *http.Request) (*http.Response, error) {
 			pm.Cancel()
 			break
 		}
-		drain(out.resp)
+		out.discard()
 		tok = next
 		out = t.send(again, pm)
 	}

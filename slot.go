@@ -50,11 +50,12 @@ type slot struct {
 	habit     habit     // of announcing it
 	estimate  int64     // content-bytes: what a request is taken to cost
 	resetSaid time.Time // as announced, for show
-	capped    bool      // the latest reset was too far off to wait for, and that was told
+	capped    bool      // what it holds for is too long to wait for, and that was told
+	said      Policy    // as it was announced last
 }
 
 func newSlot(p Policy, s Source) *slot {
-	sl := &slot{policy: p, source: s}
+	sl := &slot{policy: p, source: s, said: p}
 	sl.resize(p)
 	return sl
 }

@@ -33,6 +33,7 @@ type origin struct {
 	lastEnd   time.Time
 	interval  time.Duration // WithMinInterval's, of the last start
 	inFlight  int           // requests whose bodies are not over
+	listening int           // refusals of all partitions whose bodies are being looked at
 	waiting   int
 	stirred   bool          // something changed for all partitions: wake them all
 	waited    time.Duration // in all
@@ -76,6 +77,7 @@ type partition struct {
 	parked     []*waiter // waiting for their own next try, outside the queue
 	inFlight   flights
 	unanswered int
+	listening  int           // refusals whose bodies are being looked at
 	slowest    time.Duration // of recent answers, fading
 	lastStart  time.Time
 	lastWell   time.Time // latest answer that was no refusal
@@ -107,8 +109,11 @@ func (o *origin) partition(key partitionKey) *partition {
 func (o *origin) newPartition(key partitionKey, now time.Time) *partition {
 	p := &partition{origin: o, key: key, number: o.created, lastUsed: now, shared: o.reg.newSharing()}
 	o.created++
-	if !o.opened || o.pause.holds(now) {
+	switch {
+	case o.pause.holds(now):
 		p.opening.start(now)
+	case !o.opened:
+		p.opening.meet(now)
 	}
 	p.configure(now, true)
 	for _, k := range o.known {
