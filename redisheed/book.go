@@ -78,7 +78,8 @@ type lot struct {
 
 // limits are what a question is about. Questions about the same share one.
 type limits struct {
-	list   []limit
+	list   []limit // configured
+	heard  []limit // announced
 	cost   heed.Cost
 	iv, mp int64
 	mc     int64
@@ -92,10 +93,11 @@ type limits struct {
 // An ask is one request that wants to go, or several.
 type ask struct {
 	limits   *limits
-	need     int64
-	queue    bool // its process comes back if it is refused
-	stay     bool // it stays until it is granted
-	plain    bool // no answer follows: its units are used as soon as they are granted
+	need     int64 // requests that can go now
+	want     int64 // … and in all
+	queue    bool  // its process comes back if it is refused
+	stay     bool  // it stays until it is granted
+	plain    bool  // no answer follows: its units are used as soon as they are granted
 	latency  time.Duration
 	maxWait  time.Duration
 	deadline time.Time // where it stays
@@ -138,12 +140,17 @@ func (b *book) limitsOf(q *heed.Question) *limits {
 			m.list = append(m.list, limit{idOf(p.Name, p.PartitionKey), u, p.Quota, micros(p.Window), p.Burst})
 		}
 	}
+	for _, p := range q.Announced {
+		if u := unitOf(p.Unit); u != 0 {
+			m.heard = append(m.heard, limit{idOf(p.Name, p.PartitionKey), u, p.Quota, micros(p.Window), 0})
+		}
+	}
 	return b.settle(m)
 }
 
 // settle returns the limits that stand for all equal to m.
 func (b *book) settle(m *limits) *limits {
-	if was := b.limits; was != nil && was.cost == m.cost && was.iv == m.iv && was.mp == m.mp && was.mc == m.mc && slices.Equal(was.list, m.list) {
+	if was := b.limits; was != nil && was.cost == m.cost && was.iv == m.iv && was.mp == m.mp && was.mc == m.mc && slices.Equal(was.list, m.list) && slices.Equal(was.heard, m.heard) {
 		return was
 	}
 	if b.limits != nil {
@@ -367,7 +374,7 @@ func (b *book) fly(now time.Time, do string) {
 		first = b.askers[0]
 		b.fillAsk(q, first)
 	} else if b.limits != nil {
-		q.Limits = b.limits.list
+		q.Limits, q.Announced = b.limits.list, b.limits.heard
 	}
 	if b.birth != "" && b.past.any(b.clock.now(now)) {
 		q.History = 1
@@ -404,13 +411,14 @@ const worthALease = 4
 
 func (b *book) fillAsk(q *question, first *ask) {
 	m := first.limits
-	q.Limits, q.MinInterval, q.MinPause, q.MaxInFlight = m.list, m.iv, m.mp, m.mc
+	q.Limits, q.Announced, q.MinInterval, q.MinPause, q.MaxInFlight = m.list, m.heard, m.iv, m.mp, m.mc
 	q.Requests, q.Bytes, q.Concurrent = m.cost.Requests, m.cost.Bytes, m.cost.Concurrent
 	q.Latency, q.RTT = micros(first.latency), micros(b.rtt)
 	for _, a := range b.askers {
 		if a.limits == m {
 			q.Imm++
 			q.Need += a.need
+			q.Want += a.want
 			if a.queue {
 				q.Queue = 1
 			}

@@ -283,6 +283,17 @@ local function announce(id, unit, quota, w)
   return a
 end
 
+-- What this process has heard announced, and Redis knows no more.
+local current = {}
+for _, lim in ipairs(q.ann or {}) do
+  local field = 'a:' .. lim[1]
+  current[field] = true
+  if not announced[field] then
+    local a = announce(lim[1], lim[2], lim[3], lim[4])
+    if a then a.said = now end
+  end
+end
+
 -- turn begins a new epoch where the present one is over.
 local function turn(a)
   local till = max(a.closed, a.opens)
@@ -400,6 +411,7 @@ local function setp(field, value)
 end
 
 local returned = {r = 0, b = 0} -- to token buckets, by unit
+local answers = false -- have come: what they no longer announce fades
 
 for _, op in ipairs(ops) do
   local what = op[1]
@@ -429,12 +441,14 @@ for _, op in ipairs(ops) do
         add(l, y, really)
       end
     end
+    answers = answers or y > 0
     if y == 0 then
       returned.r, returned.b = returned.r + req * k, returned.b + bytes * k
     else
       returned.b = returned.b + bytes * k - really
     end
   elseif what == 's' then
+    answers = true
     local a = announce(op[2], op[3], op[4], op[5])
     if a then
       turn(a)
@@ -744,13 +758,13 @@ if judged then
       if there.fresh then there.mine.held = there.mine.held + 1 end
       if least >= 0 then least = max(least - (n0 + n1) * q.req, 0) end
       me.got, me.at, remember = me.recent + (n0 + n1) * q.req, now, true
-      if n0 < q.need then -- it waits again, behind the others
-        enqueue((q.need - n0) * unit, now + grace, true)
+      if n0 < q.want then -- it waits again, behind the others
+        enqueue((q.want - n0) * unit, now + max(grace, floor((tau or 0) / 50)), true)
       elseif me.want > 0 then
         enqueue(0, 0)
       end
     elseif q.queue == 1 then
-      enqueue(q.need * unit, now + wait + grace)
+      enqueue(q.want * unit, now + wait + grace)
     elseif me.want > 0 then
       enqueue(0, 0)
     end
@@ -764,7 +778,7 @@ if q['do'] ~= 'check' then
   for field, l in pairs(logs) do
     local a = announced[field]
     if a then
-      if now - a.said > max(a.log.w, 1000000) and now >= max(a.closed, a.opens) then
+      if answers and not current[field] and now - a.said > max(a.log.w, 1000000) and now >= max(a.closed, a.opens) then
         del[#del + 1] = field -- no longer announced
       else
         expires = max(expires, a.closed, a.opens, a.said + a.log.w)

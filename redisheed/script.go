@@ -33,6 +33,7 @@ type question struct {
 
 	Need  int64 `json:"need"`
 	Imm   int64 `json:"imm"`
+	Want  int64 `json:"want"`
 	Extra int64 `json:"extra"`
 	Queue int   `json:"queue"`
 
@@ -45,6 +46,7 @@ type question struct {
 	Concurrent int64 `json:"conc"`
 
 	Limits      []limit `json:"lim,omitempty"`
+	Announced   []limit `json:"ann,omitempty"`
 	MinInterval int64   `json:"iv,omitempty"`
 	MinPause    int64   `json:"mp,omitempty"`
 	MaxInFlight int64   `json:"mc,omitempty"`

@@ -46,7 +46,7 @@ func (s *sim) ask(client string, q question) *reply {
 	if q.Do != "tell" && q.Need == 0 {
 		q.Need = 1
 	}
-	q.Imm = max(q.Imm, 1)
+	q.Imm, q.Want = max(q.Imm, 1), max(q.Want, q.Need)
 	if q.Requests == 0 {
 		q.Requests = 1
 	}
@@ -227,6 +227,14 @@ func soak(t *testing.T, rnd *rand.Rand, quota int64) {
 	}
 	if keys := s.m.Keys(); len(keys) > 0 {
 		t.Errorf("left in Redis: %v", keys)
+	}
+}
+
+func TestUnitsAreBookedAtTheLatestInstantTheyCanBeAnsweredBy(t *testing.T) {
+	s := newSim(t)
+	r := s.ask("a", question{Limits: perWindow(1000, time.Minute), Need: 3, Imm: 1, Extra: 4, RTT: 1000, Latency: 200_000, Hold: 250_000})
+	if r.now0 != 1 || r.later != 6 || r.x0 != s.micro()+201_000 || r.x1 != s.micro()+451_000 {
+		t.Errorf("%+v", r)
 	}
 }
 
@@ -416,11 +424,27 @@ func TestAnnouncedPolicies(t *testing.T) {
 			t.Fatalf("%+v", r)
 		}
 	})
+	t.Run("what a process knows is kept to though Redis forgot it", func(t *testing.T) {
+		s := newSim(t)
+		known := question{Announced: perWindow(2, time.Second)}
+		for i, want := range []int64{granted, granted, refused} {
+			if r := s.ask("a", known); r.status != want {
+				t.Fatalf("%d: %+v", i, r)
+			}
+		}
+		s.advance(1500 * time.Millisecond) // a window without an answer: no reason to forget
+		for i, want := range []int64{granted, granted, refused} {
+			if r := s.ask("b", question{}); r.status != want {
+				t.Fatalf("%d: %+v", i, r)
+			}
+		}
+	})
 	t.Run("a policy no longer announced fades", func(t *testing.T) {
 		s := newSim(t)
 		s.ask("a", question{Limits: perWindow(100, time.Hour), Ops: []op{said(1, 2*second, 0, second, 1, -1, 0)}, Batch: 1})
 		s.advance(10 * time.Second)
-		if r := s.ask("a", question{Limits: perWindow(100, time.Hour)}); r.status != granted {
+		answered := question{Limits: perWindow(100, time.Hour), Batch: 2, Ops: []op{{"m", s.micro(), s.micro(), 1, 1, 0, 0}}}
+		if r := s.ask("a", answered); r.status != granted {
 			t.Fatalf("%+v", r)
 		}
 		if r := s.ask("a", question{Limits: perWindow(100, time.Hour)}); len(r.announced) != 0 {
