@@ -452,20 +452,20 @@ func (b *book) land(q *question, first *ask, r *reply, err error) {
 	}
 	b.mu.Lock()
 	now := time.Now()
-	var tell []heed.News
+	var news []heed.News
 	if err != nil {
 		b.lost(now, q, err)
 	} else {
-		tell = b.hear(now, q, first, r)
+		news = b.hear(now, q, first, r)
 	}
 	b.mu.Unlock()
 	// Others learn of it before those who asked act on it.
-	b.l.tell(tell)
+	b.l.tell(news)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now = time.Now()
 	if err == nil {
-		b.serve(now, q, first, r, tell)
+		b.serve(now, q, first, r, news)
 	}
 	b.flying = false
 	close(b.landed)
