@@ -129,7 +129,10 @@ func TestExhaustedBucketHoldsOnlyItsOwnRequests(t *testing.T) {
 		if at := time.Since(s.began); at > 12*time.Second {
 			t.Errorf("the rest was held until %v", at)
 		}
-		if n := len(s.starts["/search/issues"]); n > 30 {
+		s.mu.Lock()
+		n, left := len(s.starts["/search/issues"]), core.left()
+		s.mu.Unlock()
+		if n > 30 {
 			t.Errorf("%d searches, want at most the 30 there are", n)
 		}
 		waiting, named := 0, map[string]int64{}
@@ -139,8 +142,8 @@ func TestExhaustedBucketHoldsOnlyItsOwnRequests(t *testing.T) {
 				named[pol.Bucket] = pol.Remaining
 			}
 		}
-		if waiting != 10 || len(named) != 2 || named["core"] != int64(core.left()) || named["search"] != 0 {
-			t.Errorf("%d wait, left is %v, want 10, and nothing of search and %d of core", waiting, named, core.left())
+		if waiting != 10 || len(named) != 2 || named["core"] != int64(left) || named["search"] != 0 {
+			t.Errorf("%d wait, left is %v, want 10, and nothing of search and %d of core", waiting, named, left)
 		}
 		if d := r.Check(request(github + "/search/code")); d.Allowed != true {
 			t.Errorf("Check of a route that is not known = %+v, want that it may be tried", d)
@@ -156,6 +159,29 @@ func TestExhaustedBucketHoldsOnlyItsOwnRequests(t *testing.T) {
 		if len(s.refused) > 0 {
 			t.Errorf("refused: %v", s.refused)
 		}
+	})
+}
+
+// Searches are spread over the minute; nothing else is.
+func TestPacedBucketDoesNotSlowOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _, _ := gitHub()
+		tr := &heed.Transport{Base: s, Registry: newRegistry(t, heed.Config{})}
+		var searches, rest sync.WaitGroup
+		send(t, tr, &searches, 40, github+"/search/issues")
+		time.Sleep(5 * time.Second)
+		send(t, tr, &rest, 100, github+"/user")
+		rest.Wait()
+		if at := time.Since(s.began); at > 6*time.Second {
+			t.Errorf("the rest was held until %v", at)
+		}
+		s.mu.Lock()
+		n := len(s.starts["/search/issues"])
+		s.mu.Unlock()
+		if n > 15 {
+			t.Errorf("%d searches in five seconds", n)
+		}
+		searches.Wait()
 	})
 }
 
@@ -517,6 +543,84 @@ func TestBucketsShareConfiguredLimits(t *testing.T) {
 		}
 		if early != 10 || time.Since(s.began) < time.Minute {
 			t.Errorf("%d went in the first minute, want the 10 configured", early)
+		}
+	})
+}
+
+// Nobody on this side can tell how many tokens a request takes, but that none
+// are left is plain.
+func TestTokensAreFollowedAsTheOriginReportsThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tokens := 150000
+		s := newAnswering(func() *http.Response {
+			tokens -= 50000
+			reset := "20s"
+			if tokens == 0 {
+				reset = "42s"
+			}
+			return saying(200, "{}", "X-Ratelimit-Limit-Requests", "60", "X-Ratelimit-Limit-Tokens", "150000",
+				"X-Ratelimit-Remaining-Requests", "50", "X-Ratelimit-Remaining-Tokens", strconv.Itoa(tokens),
+				"X-Ratelimit-Reset-Requests", "1s", "X-Ratelimit-Reset-Tokens", reset)()
+		})
+		r := newRegistry(t, heed.Config{})
+		tr := &heed.Transport{Base: s, Registry: r}
+		const chat = "https://api.openai.com/v1/chat/completions"
+		for range 2 {
+			fetch(t, tr, chat)
+		}
+		left := map[string]int64{}
+		for _, p := range r.Snapshot()[0].Partitions[0].Policies {
+			left[p.Name+" in "+string(p.Unit)] = p.Remaining
+		}
+		if len(left) != 2 || left["tokens in tokens"] != 50000 || left["requests in requests"] != 50 {
+			t.Errorf("left: %v, want two policies, as announced", left)
+		}
+		fetch(t, tr, chat)
+		if d := r.Check(request(chat)); d.Allowed || d.Wait != 42*time.Second || d.Policy != "tokens" {
+			t.Errorf("Check with no tokens left = %+v, want a wait of 42s for tokens", d)
+		}
+		tokens = 200000
+		fetch(t, tr, chat)
+		if at := s.starts[3]; at != s.starts[2]+42*time.Second {
+			t.Errorf("went at %v, want 42s after the one before", at)
+		}
+	})
+}
+
+func TestLeakyBucketIsPacedAtItsLeak(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const size, leak = 40, 2.0
+		var mu sync.Mutex
+		level, last, refused, began := 32.0, time.Now(), 0, time.Now()
+		var starts []time.Duration
+		base := baseFunc(func(*http.Request) (*http.Response, error) {
+			time.Sleep(20 * time.Millisecond)
+			mu.Lock()
+			defer mu.Unlock()
+			now := time.Now()
+			level = max(level-leak*now.Sub(last).Seconds(), 0)
+			last = now
+			resp := answer(200)
+			if level+1 > size {
+				refused++
+				resp = answer(429, "Retry-After", "2.0")
+			} else {
+				level++
+				starts = append(starts, now.Sub(began))
+			}
+			resp.Header.Set("X-Shopify-Shop-Api-Call-Limit", fmt.Sprintf("%d/%d", int(math.Ceil(level)), size))
+			return resp, nil
+		})
+		tr := &heed.Transport{Base: base, Registry: newRegistry(t, heed.Config{})}
+		var all sync.WaitGroup
+		send(t, tr, &all, 400, "https://shop.myshopify.com/admin/api/2026-01/orders.json")
+		all.Wait()
+		if refused > 0 {
+			t.Errorf("%d refused", refused)
+		}
+		took := starts[len(starts)-1] - starts[100]
+		if rate := 299 / took.Seconds(); rate < 0.9*leak || rate > 1.05*leak {
+			t.Errorf("%.2f a second, want 2", rate)
 		}
 	})
 }

@@ -24,6 +24,7 @@ type options struct {
 	minInterval             time.Duration
 	costs                   []cost // one a unit at the most
 	trace                   *Trace
+	credential              string // a Pool's, where the request shows none; a secret
 }
 
 type cost struct {

@@ -161,3 +161,30 @@ func FuzzParseTime(f *testing.F) {
 		}
 	})
 }
+
+// The quick way to read the usual form gives what the slow one gives.
+func TestFixdateAgreesWithTheScanner(t *testing.T) {
+	for at := time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC); at.Year() < 10000; at = at.Add(1000003 * 7 * time.Second) {
+		checkFixdate(t, at.Format(http.TimeFormat))
+	}
+}
+
+func FuzzFixdate(f *testing.F) {
+	for _, s := range []string{
+		"Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 00 Nov 1994 08:49:37 GMT", "Tue, 29 Feb 2000 24:00:00 GMT", "Thu, 01 Jan 0000 00:00:00 GMT",
+		"Wed, 01 Mar 0000 00:00:60 GMT", "sun, 06 nov 1994 08:49:37 gmt", "Mon, 28 Feb 9999 23:59:59 GMT", "Sun, 06-Nov-1994 08:49:37 GMT",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(checkFixdate)
+}
+
+func checkFixdate(t *testing.T, s string) {
+	got, ok := fixdate(s)
+	if !ok {
+		return
+	}
+	if want, ok := scanTime(s, century); !ok || !got.Equal(want) || got.Location() != time.UTC {
+		t.Errorf("fixdate(%q) = %v, the scanner says %v, %v", s, got, want, ok)
+	}
+}

@@ -35,6 +35,12 @@
 // X-Api-Key field, of which only a hash is kept. [Config] can say otherwise of
 // both.
 //
+// Some origins have several budgets even for one credential, such as GitHub
+// its search and its core API, and name the one an answer was counted in. heed
+// learns which requests belong to which, by method and the shape of the path,
+// and where one is used up only its own requests wait. [PolicyState].Bucket
+// names it. A [Pool] sends with several credentials, where a service allows that.
+//
 // What the user asks for is set by origin as well, in [Config] or while
 // requests are running with [Registry.SetLimits]. The most specific entry
 // counts, and replaces the others whole: "https://api.example.org", then
@@ -46,7 +52,7 @@
 // # Waiting and errors
 //
 // Requests wait in line, first come first served within a priority
-// ([WithPriority]), for as long as their context lasts. One that could not
+// ([WithPriority]) and a budget of the origin, for as long as their context lasts. One that could not
 // start before its context's deadline is refused at once, not at the deadline.
 // [NoWait] asks never to wait; [Limits] bounds how long, and how many, may.
 //

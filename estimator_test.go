@@ -329,3 +329,27 @@ func TestQuotaThatIsCutAndRaisedIsFollowed(t *testing.T) {
 		}
 	}
 }
+
+// Where a refusal carries both, Retry-After takes precedence over the reset,
+// whichever is longer (draft-11, section 7).
+func TestRetryAfterTakesPrecedenceOverTheReset(t *testing.T) {
+	for _, c := range []struct{ retryAfter, reset int }{{2, 30}, {30, 2}} {
+		synctest.Test(t, func(t *testing.T) {
+			base := &script{answers: []string{"429", "200"}}
+			first := true
+			tr := quiet(t, baseFunc(func(req *http.Request) (*http.Response, error) {
+				resp, err := base.RoundTrip(req)
+				if first {
+					first = false
+					resp.Header = http.Header{"Retry-After": {fmt.Sprint(c.retryAfter)}, "Ratelimit-Policy": {`"p";q=10;w=60`}, "Ratelimit": {fmt.Sprintf(`"p";r=0;t=%d`, c.reset)}}
+				}
+				return resp, err
+			}), heed.Limits{})
+			sendOne(t, tr, get(t.Context(), site))
+			want := time.Duration(c.retryAfter) * time.Second
+			if gap := base.gaps()[0]; gap < want || gap > want+time.Second {
+				t.Errorf("Retry-After %d, reset %d: tried again after %v", c.retryAfter, c.reset, gap)
+			}
+		})
+	}
+}

@@ -20,6 +20,7 @@ const (
 	EventRetried   // a request is about to be tried again; Attempt, Status
 	EventDegraded  // a shared ledger was lost (Err) or is back (no Err)
 	EventForgotten // an origin's state was dropped
+	EventSetAside  // a token of a [Pool] was answered 401, and is not used there any more; Partition tells which
 )
 
 func (k Kind) String() string {
@@ -44,6 +45,8 @@ func (k Kind) String() string {
 		return "degraded"
 	case EventForgotten:
 		return "forgotten"
+	case EventSetAside:
+		return "set-aside"
 	}
 	return "unknown"
 }

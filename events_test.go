@@ -135,7 +135,7 @@ func TestEventsEncodeToJSON(t *testing.T) {
 	if err := json.Unmarshal(b, &back); err != nil || back["Kind"] != "paused" || back["Cause"] != "pause" {
 		t.Errorf("%s, %v", b, err)
 	}
-	for k := heed.EventWaiting; k <= heed.EventForgotten; k++ {
+	for k := heed.EventWaiting; k <= heed.EventSetAside; k++ {
 		if k.String() == "unknown" {
 			t.Errorf("kind %d has no name", int(k))
 		}

@@ -3,6 +3,7 @@ package heed
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -125,7 +126,10 @@ func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement, fir
 		s.lastSaid, s.onRefusals = now, a.Refused && (made || s.onRefusals)
 		told = told || lim.Remaining >= 0
 		s.mostSaid = max(s.mostSaid, lim.Remaining)
-		p.hearLimit(now, pm, s, lim, a.Refused, a.Date)
+		if a.Refused && a.RetryAfter > 0 && lim.Remaining == 0 && lim.Reset > a.RetryAfter {
+			lim.Reset = a.RetryAfter // which takes precedence (draft-11, section 7)
+		}
+		p.hearLimit(now, pm, s, lim, a, a.Dialect != "" && !strings.HasPrefix(a.Dialect, "ietf-"))
 	}
 	return told, p.belongs(now, pm, a, buckets, first)
 }
@@ -140,10 +144,12 @@ func (p *partition) limited(bucket string, lim *ServiceLimit) *slot {
 	return s
 }
 
-func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLimit, refused bool, date time.Time) {
-	if c := &p.origin.clock; lim.Clock && lim.Reset > 0 && !date.IsZero() {
+// hearLimit takes in what an answer says of one slot. known: it is in the dialect
+// of a service.
+func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLimit, a *Announcement, known bool) {
+	if c := &p.origin.clock; lim.Clock && lim.Reset > 0 && !a.Date.IsZero() {
 		by := time.Duration(0)
-		lim.Reset, by = c.until(now, date.Add(lim.Reset))
+		lim.Reset, by = c.until(now, a.Date.Add(lim.Reset))
 		lim.Resolution += by
 	}
 	if lim.Reset >= 0 {
@@ -154,19 +160,20 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 	}
 	if s.policy.Unit == UnitConcurrentRequests {
 		if s.policy.Quota == 0 && lim.Remaining >= 0 {
-			s.policy.Quota = s.inFlight + lim.Remaining
+			s.policy.Quota = max(s.inFlight+lim.Remaining, 1)
 			s.terms.Quota = s.policy.Quota
 		}
 		return
 	}
 	if !s.enforced() {
+		s.show(now, pm.start, &lim, known, p.origin.limits.MaxRetryAfter)
 		return
 	}
 	c := pm.charge(s)
 	s.settle(now, pm.start, c)
 	room := s.ledger.room(now, &s.terms)
 	capped := s.ledger.hear(now, pm.start, c, &s.terms, statement{
-		remaining: lim.Remaining, reset: lim.Reset, resolution: lim.Resolution, clock: lim.Clock, refused: refused,
+		remaining: lim.Remaining, reset: lim.Reset, resolution: lim.Resolution, clock: lim.Clock, refused: a.Refused,
 	}, p.origin.limits.MaxRetryAfter)
 	if after := s.ledger.room(now, &s.terms); after < room || now.Before(s.ledger.closed) {
 		p.news = true

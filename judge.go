@@ -71,7 +71,15 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 		v.await(now, CauseConcurrency, "")
 	}
 	for i, s := range p.slots {
-		if !s.enforced() || !s.holds(a.lane) {
+		if !s.holds(a.lane) {
+			continue
+		}
+		if !s.enforced() {
+			if at, closed := s.shut(now); closed {
+				v.hold(at, CausePolicy, s.policy.Name)
+			} else if !at.IsZero() {
+				p.openBucket(now, s.bucketName)
+			}
 			continue
 		}
 		if s.turn(now) {
@@ -91,7 +99,11 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 				v.hold(first.Add(s.spread(n)), CausePolicy, s.policy.Name)
 			}
 		}
-		if at, known := s.free(now, n, pl.n == 0 && q.len > 1); known {
+		at, known := s.free(now, n, pl.n == 0 && q.len > 1)
+		if known && pl.n == 0 {
+			at, known = s.probe(at, o.limits.MaxRetryAfter)
+		}
+		if known {
 			v.hold(at, CausePolicy, s.policy.Name)
 		} else {
 			v.await(at, CausePolicy, s.policy.Name)
@@ -250,7 +262,7 @@ func (p *partition) cost(s *slot, a *ask) int64 {
 // impossible returns the concurrency limit that a can never fit into.
 func (p *partition) impossible(a *ask) *slot {
 	for _, s := range p.slots {
-		if s.policy.Unit == UnitConcurrentRequests && s.holds(a.lane) && p.cost(s, a) > s.policy.Quota {
+		if s.policy.Unit == UnitConcurrentRequests && s.holds(a.lane) && s.policy.Quota > 0 && p.cost(s, a) > s.policy.Quota {
 			return s
 		}
 	}
@@ -277,11 +289,14 @@ func (p *partition) smoothTo(now time.Time, m *smoother, l *lane, n, units int64
 		if s.policy.Unit == UnitContentBytes && s.estimate > 0 {
 			pace /= float64(s.estimate)
 		}
+		if s.source == SourceAnnounced { // its window may be absurd
+			pace = max(pace, 1/(0.99*p.origin.limits.MaxRetryAfter.Seconds()))
+		}
 		if pace < least {
 			least, interval, policy = pace, micro(sm, s.policy.Window), s.policy.Name
 		}
 	}
-	m.set(now, least, interval, policy)
+	m.set(now, least, interval, policy, sm.always())
 }
 
 // admit takes what a costs of every limit, all at the instant it was judged.

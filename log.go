@@ -19,7 +19,7 @@ func (k Kind) level() (slog.Level, bool) {
 	switch k {
 	case EventWaiting, EventLearned:
 		return slog.LevelDebug, true
-	case EventPaused, EventDegraded, eventMuchWaited, eventNested:
+	case EventPaused, EventDegraded, EventSetAside, eventMuchWaited, eventNested:
 		return slog.LevelWarn, true // or info: see tell
 	}
 	return 0, false
@@ -68,6 +68,8 @@ func (r *Registry) logEvent(e *Event) {
 		} else {
 			log.LogAttrs(ctx, slog.LevelInfo, "heed: shared ledger back", slog.String("origin", e.Origin))
 		}
+	case EventSetAside:
+		log.LogAttrs(ctx, slog.LevelWarn, "heed: a token is not accepted, and set aside", slog.String("origin", e.Origin), slog.Int("partition", e.Partition))
 	case eventNested:
 		log.LogAttrs(ctx, slog.LevelWarn, "heed: a request waits for a slot that the request it is made for holds", slog.String("origin", e.Origin),
 			slog.String("cause", e.Cause.String()))

@@ -85,6 +85,9 @@ func (r *Registry) partitionOf(req *http.Request) partitionKey {
 
 // credential returns what a request's partition is told by: a secret.
 func (r *Registry) credential(req *http.Request) string {
+	if c := optionsOf(req.Context()).credential; c != "" {
+		return c
+	}
 	if r.config.Partition != nil {
 		return r.config.Partition(req)
 	}

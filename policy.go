@@ -6,7 +6,9 @@ import "time"
 // section 3.1.2, "quota unit"). The empty Unit means [UnitRequests].
 type Unit string
 
-// The registered quota units. Any other unit is shown but not enforced.
+// The registered quota units. Any other unit is shown but not counted. Where the
+// dialect of a service says that no tokens are left, or all of a percentage is
+// used, requests wait for the reset it names.
 const (
 	UnitRequests           Unit = "requests"
 	UnitContentBytes       Unit = "content-bytes"       // bytes of request and response content

@@ -90,6 +90,7 @@ type tries struct {
 	req     *http.Request
 	last    outcome       // of the latest attempt
 	attempt int           // its number, from 1
+	from    int           // that of the first of them
 	permit  *Permit       // for the next attempt; nil: none yet
 	again   *http.Request // to send then
 }
@@ -99,7 +100,13 @@ type tries struct {
 // go-retryablehttp and the http.Client inside it see are stand-ins: redirects,
 // cookies, bodies and connections are none of their business.
 func (t *Transport) tryAgain(req *http.Request, first outcome) (*http.Response, error) {
-	r := &tries{t: t, req: req, last: first, attempt: 1}
+	return t.tryAgainFrom(req, first, 1)
+}
+
+// tryAgainFrom is tryAgain for a request of which the latest attempt has that
+// number.
+func (t *Transport) tryAgainFrom(req *http.Request, first outcome, attempt int) (*http.Response, error) {
+	r := &tries{t: t, req: req, last: first, attempt: attempt, from: attempt}
 	panicked := true
 	defer func() {
 		r.unused()
@@ -130,7 +137,7 @@ var standInURL = &url.URL{Scheme: "http", Host: "heed.invalid"}
 // it with the refusal in hand: where it cannot start in time, or for whatever
 // other reason is not to be made, the refusal goes back whole.
 func (r *tries) next(ctx context.Context, _ *http.Response, _ error) (bool, error) {
-	if r.attempt > r.t.Retry.max() || r.attempt > 1 && !r.t.triesAgain(r.req, &r.last) {
+	if r.attempt > r.t.Retry.max() || r.attempt > r.from && !r.t.triesAgain(r.req, &r.last) {
 		return false, nil
 	}
 	sent := r.last.permit

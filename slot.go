@@ -110,6 +110,35 @@ func (s *slot) enforced() bool {
 // closes reports whether the slot's ledger can hold requests until an instant.
 func (s *slot) closes() bool { return s.enforced() && s.policy.Unit != UnitConcurrentRequests }
 
+// show takes in what is said of a policy whose units nobody on this side can
+// count. It holds nothing, save where a service's own dialect states it in a unit
+// that all requests cost, and nothing is left: then until the reset named,
+// or until a request sent since is answered otherwise.
+func (s *slot) show(now, start time.Time, lim *ServiceLimit, known bool, most time.Duration) {
+	l := &s.ledger
+	if lim.Remaining >= 0 {
+		l.stated, l.left = true, lim.Remaining
+	}
+	switch {
+	case known && (s.policy.Unit == "tokens" || s.policy.Unit == "percent") && lim.Remaining == 0 && lim.Reset > 0:
+		l.said = now
+		l.closed = latest(l.closed, now.Add(min(lim.Reset, most)))
+	case lim.Remaining > 0 && start.After(l.said):
+		l.closed = time.Time{}
+	}
+}
+
+// shut returns the instant until which such a policy holds everything, and
+// whether that is yet to come; the zero Time where it holds nothing. That it is
+// over is reported once.
+func (s *slot) shut(now time.Time) (until time.Time, closed bool) {
+	until = s.ledger.closed
+	if closed = now.Before(until); !closed {
+		s.ledger.closed = time.Time{}
+	}
+	return until, closed
+}
+
 // most is the largest number of units one request can take of the slot:
 // whoever asks for more waits for the whole quota.
 func (s *slot) most() int64 {
@@ -130,7 +159,7 @@ func (s *slot) free(now time.Time, n int64, pressed bool) (time.Time, bool) {
 	p := &s.terms
 	switch {
 	case p.Unit == UnitConcurrentRequests:
-		if s.inFlight+n <= p.Quota || n == 0 {
+		if s.inFlight+n <= p.Quota || n == 0 || p.Quota == 0 { // a quota of 0 states none: nobody could ever see it change
 			return now, true
 		}
 		return time.Time{}, false
@@ -146,6 +175,22 @@ func (s *slot) free(now time.Time, n int64, pressed bool) (time.Time, bool) {
 		return s.freeConfigured(now, n)
 	}
 	return s.ledger.free(now, n, p, pressed)
+}
+
+// probe is when a request may go that could go at an instant, where no
+// announcement holds longer than most: then one goes to see, and is waited for.
+func (s *slot) probe(at time.Time, most time.Duration) (time.Time, bool) {
+	if s.source != SourceAnnounced || s.policy.Unit == UnitConcurrentRequests {
+		return at, true
+	}
+	last := s.lastSaid
+	if k := len(s.ledger.own.log); k > 0 {
+		last = latest(last, s.ledger.own.log[k-1].last)
+	}
+	if end := last.Add(most); at.After(end) {
+		return end, s.ledger.own.inFlight == 0
+	}
+	return at, true
 }
 
 func (s *slot) freeConfigured(now time.Time, n int64) (time.Time, bool) {
@@ -260,6 +305,8 @@ func (s *slot) turn(now time.Time) (probe bool) {
 func (s *slot) remaining(now time.Time) int64 {
 	p := &s.terms
 	switch {
+	case p.Unit == UnitConcurrentRequests && p.Quota == 0:
+		return -1
 	case p.Unit == UnitConcurrentRequests:
 		return max(p.Quota-s.inFlight, 0)
 	case s.bucket != nil:

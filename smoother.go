@@ -110,7 +110,7 @@ func (s *slot) paced(now time.Time, ahead time.Duration, waiting, left float64, 
 	if sm.always() {
 		return true
 	}
-	want := waiting + s.demand.over(now, s.span(now), ahead)
+	want := max(waiting, s.demand.over(now, s.span(now), ahead)) // those who wait are among those who came
 	if !s.plan.from.IsZero() {
 		want *= 2
 	}
@@ -137,8 +137,8 @@ type smoother struct {
 }
 
 // set makes the smoother keep to a pace in units per second, in bunches of at
-// most one micro-interval's worth.
-func (m *smoother) set(now time.Time, pace float64, interval time.Duration, policy string) {
+// most one micro-interval's worth; strict: the first of them is none.
+func (m *smoother) set(now time.Time, pace float64, interval time.Duration, policy string, strict bool) {
 	m.policy = policy
 	if math.IsInf(pace, 1) {
 		m.limiter = nil
@@ -147,7 +147,11 @@ func (m *smoother) set(now time.Time, pace float64, interval time.Duration, poli
 	burst := max(int(pace*interval.Seconds()), 1)
 	if m.limiter == nil {
 		m.limiter = rate.NewLimiter(rate.Limit(pace), burst)
-		m.limiter.AllowN(now, 0)
+		spent := 0
+		if strict { // a bunch is what could have gone and did not: there is none yet
+			spent = burst - 1
+		}
+		m.limiter.AllowN(now, spent)
 		return
 	}
 	if m.limiter.Limit() != rate.Limit(pace) {

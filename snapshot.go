@@ -137,8 +137,11 @@ func (s *slot) state(now time.Time) PolicyState {
 	if p.Quota > 0 && st.Remaining >= 0 {
 		st.Used = max(p.Quota-st.Remaining, 0)
 	}
-	if !s.enforced() {
+	if !s.enforced() { // as the origin said last
 		st.Used, st.Remaining = 0, -1
+		if s.ledger.stated {
+			st.Remaining = s.ledger.left
+		}
 	}
 	reset := s.ledger.until()
 	if s.source == SourceConfigured {

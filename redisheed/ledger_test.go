@@ -425,7 +425,7 @@ func TestIntervalsAndSlotsHoldOverProcessesAndPartitions(t *testing.T) {
 			t.Errorf("start %d was %v after the one before", i, d)
 		}
 	}
-	if d := starts[len(starts)-1].Sub(starts[0]); d > time.Second {
+	if d := starts[len(starts)-1].Sub(starts[0]); realTime && d > time.Second {
 		t.Errorf("six starts took %v", d)
 	}
 }

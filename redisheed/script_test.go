@@ -117,7 +117,6 @@ func soak(t *testing.T, rnd *rand.Rand, quota int64) {
 	type client struct {
 		name    string
 		hand    []lot // until is not used: x less the hold is
-		keep    int64 // microseconds that units may stay in hand
 		flights []flight
 		ops     []op
 		batch   int64

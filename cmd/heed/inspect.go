@@ -120,16 +120,50 @@ func ask(ctx context.Context, req *http.Request) (report, error) {
 	client := &http.Client{Transport: &heed.Transport{Base: tap, Registry: registry, Retry: heed.Retry{Max: -1}}}
 	resp, err := client.Do(req.WithContext(ctx))
 	if err == nil {
+		io.CopyN(io.Discard, resp.Body, 16<<10) // some services state limits there
 		resp.Body.Close()
 	}
 	r := report{Hops: tap.hops}
+	learned := registry.Snapshot()
 	for i := range r.Hops {
 		h := &r.Hops[i]
+		if i == len(r.Hops)-1 && len(h.Policies) == 0 && !h.Cached {
+			h.readBody(learned)
+		}
 		h.Next = nextFrom(registry.Check(h.request))
 		r.Announced = r.Announced || h.announced()
 	}
 	return r, err
 }
+
+// readBody adds what heed has learned of the hop's origin though its fields
+// announced nothing: what the body said.
+func (h *hop) readBody(learned []heed.OriginState) {
+	for _, o := range learned {
+		if o.Origin != h.Origin {
+			continue
+		}
+		for _, p := range o.Partitions[len(o.Partitions)-1].Policies {
+			if p.Source != heed.SourceAnnounced {
+				continue
+			}
+			said := policySaid{Name: p.Name, Unit: string(p.Unit)}
+			if p.Quota > 0 {
+				said.Quota = new(p.Quota)
+			}
+			if p.Window > 0 {
+				said.Window = new(p.Window.Seconds())
+			}
+			if p.Remaining >= 0 {
+				said.Remaining = new(p.Remaining)
+			}
+			h.Policies, h.Dialect = append(h.Policies, said), inBody
+		}
+	}
+}
+
+// inBody is shown for the dialect of what a body says.
+const inBody = "body"
 
 // A tap is a RoundTripper that writes down what the answers it passes on say.
 type tap struct {
@@ -187,7 +221,8 @@ type hop struct {
 	NoRetry    bool             `json:"no_retry,omitempty"`
 	Reduced    bool             `json:"reduced,omitempty"`
 	Cached     bool             `json:"cached,omitempty"`
-	Bucket     string           `json:"bucket,omitempty"`
+	Bucket     string           `json:"bucket,omitempty"` // the budget the request was counted in
+	Global     bool             `json:"global,omitempty"` // the refusal holds for all budgets
 	Violated   []string         `json:"violated,omitempty"`
 	Problem    *problemDocument `json:"problem,omitempty"`
 	Next       next             `json:"next"` // what heed would do with another request just now
@@ -224,7 +259,7 @@ func nextFrom(d heed.Decision) next {
 func hopFrom(a heed.Announcement) hop {
 	h := hop{
 		Dialect: a.Dialect, Refused: a.Refused, NoRetry: a.NoRetry, Reduced: a.Reduced,
-		Cached: a.Cached, Bucket: a.Bucket, Violated: a.Violated, Policies: []policySaid{},
+		Cached: a.Cached, Bucket: a.Bucket, Global: a.Global, Violated: a.Violated, Policies: []policySaid{},
 	}
 	if a.RetryAfter > 0 {
 		h.RetryAfter = new(a.RetryAfter.Seconds())
@@ -335,14 +370,17 @@ func (h *hop) print(w io.Writer) {
 		fmt.Fprintf(w, "  %s announces no limits here.\n", h.Origin)
 	} else {
 		if len(h.Policies) > 0 {
-			fmt.Fprintf(w, "  %s announces in the dialect %s", h.Origin, cmp.Or(h.Dialect, "(unknown)"))
-			if h.Bucket != "" {
-				fmt.Fprintf(w, ", for the budget %q", h.Bucket)
-			}
-			fmt.Fprintln(w, ":")
+			fmt.Fprintf(w, "  %s announces in the dialect %s, %s:\n", h.Origin, cmp.Or(h.Dialect, "(unknown)"), dialectWords(h.Dialect))
 		}
 		for _, p := range h.Policies {
 			fmt.Fprintln(w, "    "+p.sentence())
+		}
+		switch {
+		case h.Refused && h.Global:
+			fmt.Fprintln(w, "  The refusal holds for all requests with these credentials, whatever they ask for.")
+		case h.Bucket != "":
+			fmt.Fprintf(w, "  The request was counted in the budget %q. The origin has others: where this one is used up, heed\n", h.Bucket)
+			fmt.Fprintln(w, "  holds only requests of the same method and a path of the same shape, and those counted with them.")
 		}
 	}
 	fmt.Fprintln(w, "  "+h.Next.sentence())

@@ -53,6 +53,12 @@ func TestInspectSaysInWords(t *testing.T) {
 		{"a vendor's fields", answering(200,
 			"X-RateLimit-Limit", "60", "X-RateLimit-Remaining", "59", "X-RateLimit-Reset", "30",
 		), exitOK, []string{"60 requests", "59 left", "reset in 30s"}},
+		{"a budget among others", answering(200,
+			"X-GitHub-Media-Type", "github.v3", "X-RateLimit-Limit", "30", "X-RateLimit-Remaining", "29", "X-RateLimit-Reset", "60", "X-RateLimit-Resource", "search",
+		), exitOK, []string{"dialect github, the fields that github is known to send", `counted in the budget "search"`, "30 requests", "29 left"}},
+		{"a refusal for all budgets", answering(429, "X-RateLimit-Global", "true", "X-RateLimit-Bucket", "abcd", "Retry-After", "5"), exitOK, []string{
+			"turned away for a limit", "holds for all requests",
+		}},
 		{"a refusal", answering(429, "Retry-After", "120"), exitOK, []string{
 			"answered 429 Too Many Requests", "turned away for a limit", "come back in 2m (Retry-After)", "heed would hold another request for 2m",
 		}},
@@ -183,6 +189,29 @@ func TestSpan(t *testing.T) {
 	} {
 		if got := span(d); got != want {
 			t.Errorf("span(%d) = %q, want %q", d, got, want)
+		}
+	}
+}
+
+type stub func(*http.Request) (*http.Response, error)
+
+func (f stub) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+func TestInspectReadsWhatTheBodySays(t *testing.T) {
+	before := http.DefaultTransport
+	t.Cleanup(func() { http.DefaultTransport = before })
+	http.DefaultTransport = stub(func(req *http.Request) (*http.Response, error) {
+		w := httptest.NewRecorder()
+		w.WriteString(`{"items":[],"backoff":10,"quota_max":300,"quota_remaining":299}`)
+		return w.Result(), nil
+	})
+	stdout, stderr, status := heedCommand(t, "inspect", "https://api.stackexchange.com/2.3/info")
+	if status != exitOK {
+		t.Errorf("exit status %d, %s", status, stderr)
+	}
+	for _, part := range []string{"in the body of the answer", `"daily": 300 requests per day; 299 left`, "heed would hold another request for 10s"} {
+		if !strings.Contains(stdout, part) {
+			t.Errorf("%q is not in\n%s", part, stdout)
 		}
 	}
 }

@@ -60,3 +60,29 @@ func inWords(policies []heedtest.Policy) string {
 	}
 	return strings.Join(parts, " and ")
 }
+
+// dialectWords says in which fields limits are stated, by the name of the
+// dialect.
+func dialectWords(name string) string {
+	switch name {
+	case "ietf-11":
+		return "the IETF's RateLimit and RateLimit-Policy fields (drafts 08 to 11)"
+	case "ietf-07":
+		return "the IETF's RateLimit fields as of draft 07"
+	case "ietf-06":
+		return "the three RateLimit fields of the IETF's drafts up to 06"
+	case "x-ratelimit":
+		return "the X-RateLimit fields that many services send"
+	case "x-rate-limit":
+		return "the X-Rate-Limit fields that many services send"
+	case "ratelimit":
+		return "fields named as the IETF's, with meanings of their own"
+	case "vendor":
+		return "the usual fields behind a prefix of its own"
+	case inBody:
+		return "in the body of the answer"
+	case "":
+		return "in fields nobody has described"
+	}
+	return "the fields that " + name + " is known to send"
+}

@@ -1,0 +1,60 @@
+package heed_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heedhttp/heed"
+)
+
+// No announcement, however absurd, stops an origin for good or has a request
+// wait for longer than the cap.
+func TestNoAnnouncementHoldsBeyondTheCap(t *testing.T) {
+	for _, fields := range []string{
+		`RateLimit-Policy: "c";q=0;qu="concurrent-requests"`,
+		`RateLimit-Policy: "c";q=0;qu="concurrent-requests"|RateLimit: "c";r=0`,
+		`RateLimit: "c";r=0|RateLimit-Policy: "c";q=5;qu="concurrent-requests"`,
+		`RateLimit-Policy: "c";q=0;w=60`,
+		`RateLimit-Policy: "c";q=0;w=60;qu="content-bytes"`,
+		`RateLimit-Policy: "c";q=1;w=999999999999999`,
+		`RateLimit-Policy: "c";q=1;w=999999999999999|RateLimit: "c";r=0`,
+		`RateLimit-Policy: "c";q=1;w=999999999999999|RateLimit: "c";r=0;t=999999999999999`,
+		`RateLimit-Policy: "c";q=10;w=999999999|RateLimit: "c";r=0`,
+		`RateLimit-Policy: "c";q=10;w=999999999|RateLimit: "c";r=5`,
+		`RateLimit-Policy: "c";q=10;w=999999999|RateLimit: "c";r=5;t=999999999`,
+		`RateLimit-Policy: "c";q=1;w=999999999;qu="content-bytes"|RateLimit: "c";r=1`,
+		`RateLimit: "c";r=0`,
+		`RateLimit: "c";r=0;t=999999999`,
+		`X-RateLimit-Remaining: 0|X-RateLimit-Reset: 253402300799`,
+	} {
+		for _, silent := range []bool{false, true} { // from the second answer on
+			t.Run(strings.ReplaceAll(fields, "/", "-"), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					r := newRegistry(t, heed.Config{})
+					for i := range 20 {
+						began := time.Now()
+						ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
+						pm, err := r.Acquire(ctx, request(example))
+						cancel()
+						if d := time.Since(began); err != nil || d > time.Hour {
+							t.Fatalf("request %d waited %v: %v", i, d, err)
+						}
+						var h []string
+						if i == 0 || !silent {
+							for f := range strings.SplitSeq(fields, "|") {
+								name, value, _ := strings.Cut(f, ": ")
+								h = append(h, name, value)
+							}
+						}
+						time.Sleep(10 * time.Millisecond)
+						pm.Observe(answer(200, h...))
+						pm.Release()
+					}
+				})
+			})
+		}
+	}
+}

@@ -1,0 +1,272 @@
+package heed
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"math"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A Pool is an [http.RoundTripper] that sends requests with several tokens.
+// Each request goes out with the token that has most room at its origin, and
+// waits only where none has any. Where a request is refused for a limit and
+// another token has room, it is tried again with that one at once, if
+// [Transport.Retry] lets it be repeated.
+//
+// A token that an origin answers with status 401 is set aside there for as long
+// as Tokens returns it, and told of as [EventSetAside]; the request is tried
+// again with another one. The answer comes back where there is no other.
+//
+// Many services forbid in their terms to get around a limit with more
+// accounts or tokens than one, and close those of who does. Use a Pool only
+// where the service lets each token have a quota of its own for your purpose.
+//
+// A redirect to another origin goes without a token, as http.Client does not
+// pass on credentials either. Tokens are never logged, and none is part of an
+// event or an error of the Pool.
+//
+// A Pool may be used by any number of goroutines. Its fields must not be changed
+// after first use, and it must not be copied.
+type Pool struct {
+	// Transport sends the requests, and its Registry keeps the quota of each
+	// token. nil: one of its own, with the defaults.
+	Transport *Transport
+
+	// Tokens returns the tokens there are. It is asked for every request, so
+	// it should answer from memory, and may be called by several goroutines at
+	// once. Its error is RoundTrip's. It must not be nil.
+	Tokens func(context.Context) ([]string, error)
+
+	// Apply puts a token on a request, which is a copy of the caller's. It may
+	// be called several times for one request, of which most are not sent.
+	// nil: as a Bearer token, in Authorization.
+	Apply func(*http.Request, string)
+
+	own   Transport
+	ready sync.Once
+	seed  maphash.Seed
+
+	turn atomic.Uint32
+
+	mu    sync.Mutex
+	aside map[uint64]bool // origins and tokens, hashed
+}
+
+// ErrNoToken is the error of a [Pool] that has no token for a request, or none
+// that has not been set aside.
+var ErrNoToken = errors.New("heed: no token")
+
+// Client returns an http.Client that uses p.
+func (p *Pool) Client() *http.Client { return &http.Client{Transport: p} }
+
+// CloseIdleConnections closes the idle connections of the base transport.
+func (p *Pool) CloseIdleConnections() { p.transport().CloseIdleConnections() }
+
+func (p *Pool) transport() *Transport {
+	if p.Transport != nil {
+		return p.Transport
+	}
+	return &p.own
+}
+
+// RoundTrip sends one request with the token that has most room.
+func (p *Pool) RoundTrip(req *http.Request) (*http.Response, error) {
+	t := p.transport()
+	if !p.serves(req) {
+		return t.RoundTrip(req)
+	}
+	tokens, tok, pm, err := p.begin(req)
+	if err != nil {
+		if req.Body != nil {
+			req.Body.Close() // as the contract of RoundTripper asks
+		}
+		return nil, err
+	}
+	answer := func(resp *http.Response, err error) (*http.Response, error) {
+		if resp != nil {
+			resp.Request = req // without the token
+		}
+		return resp, err
+	}
+	out := t.send(tok.req, pm)
+	for attempt := 1; ; {
+		rejected := out.err == nil && out.resp.StatusCode == http.StatusUnauthorized
+		if rejected {
+			p.setAside(tok, out.permit)
+			tokens = slices.DeleteFunc(tokens, func(other *token) bool { return other == tok })
+			if len(tokens) == 0 || !p.repeats(req) {
+				break
+			}
+		} else {
+			if attempt > t.Retry.max() || !t.triesAgain(tok.req, &out) {
+				break
+			}
+			if !out.said.Refused || out.said.Global {
+				return answer(t.tryAgainFrom(tok.req, out, attempt))
+			}
+			attempt++
+		}
+		out.permit.Release() // the next attempt must not wait for the slot of this one
+		a := ask{attempt: attempt, number: out.permit.number, inLine: func() { hold(out.resp) }}
+		if out.resp != nil {
+			a.status = out.resp.StatusCode
+		}
+		next, pm := p.withRoom(tokens, a)
+		if pm == nil && !rejected { // it waits for its own
+			return answer(t.tryAgainFrom(tok.req, out, attempt-1))
+		}
+		if pm == nil {
+			if next, pm, err = p.soonest(tokens, a); err != nil {
+				break
+			}
+		}
+		again, err := replay(next.req)
+		if err != nil {
+			pm.Cancel()
+			break
+		}
+		drain(out.resp)
+		tok = next
+		out = t.send(again, pm)
+	}
+	return answer(out.resp, out.err)
+}
+
+// serves reports whether a request goes with a token: it is none that steps
+// aside, and none that another origin's redirect has led to.
+func (p *Pool) serves(req *http.Request) bool {
+	if optionsOf(req.Context()).bypass {
+		return false
+	}
+	r := p.transport().registry()
+	first := r.firstOrigin(req)
+	return first == "" || first == r.nameOf(req)
+}
+
+// repeats reports whether a request that was answered 401 can be sent again.
+func (p *Pool) repeats(req *http.Request) bool {
+	return p.transport().Retry.Max >= 0 && !optionsOf(req.Context()).noRetry && replayable(req) && req.Context().Err() == nil
+}
+
+// A token is one choice for a request.
+type token struct {
+	hash uint64        // of origin and token
+	req  *http.Request // with the token on it
+	said Decision
+}
+
+// begin gets leave to send req with the best of its tokens.
+func (p *Pool) begin(req *http.Request) (tokens []*token, tok *token, pm *Permit, err error) {
+	if tokens, err = p.choices(req); err != nil {
+		return nil, nil, nil, err
+	}
+	a := ask{attempt: 1}
+	if tok, pm = p.withRoom(tokens, a); pm == nil {
+		tok, pm, err = p.soonest(tokens, a)
+	}
+	return tokens, tok, pm, err
+}
+
+// choices returns the tokens for a request that are not set aside.
+func (p *Pool) choices(req *http.Request) ([]*token, error) {
+	p.ready.Do(func() { p.seed, p.aside = maphash.MakeSeed(), map[uint64]bool{} })
+	r := p.transport().registry()
+	r.init()
+	names, err := p.Tokens(req.Context())
+	if err != nil {
+		return nil, fmt.Errorf("heed: tokens: %w", err)
+	}
+	origin, plain := r.nameOf(req), r.credential(req)
+	tokens := make([]*token, 0, len(names))
+	for _, name := range names {
+		hash := maphash.String(p.seed, origin+"\x00"+name)
+		p.mu.Lock()
+		aside := p.aside[hash]
+		p.mu.Unlock()
+		if aside {
+			continue
+		}
+		c := req.Clone(req.Context())
+		if p.Apply != nil {
+			p.Apply(c, name)
+		} else {
+			c.Header.Set("Authorization", "Bearer "+name)
+		}
+		if r.credential(c) == plain { // where it is put, nobody looks for a credential
+			c = c.WithContext(with(c.Context(), func(o *options) { o.credential = name }))
+		}
+		tokens = append(tokens, &token{hash: hash, req: c})
+	}
+	switch {
+	case len(tokens) > 0:
+		return tokens, nil
+	case len(names) > 0:
+		return nil, fmt.Errorf("%w: all %d are set aside at %s", ErrNoToken, len(names), origin)
+	}
+	return nil, ErrNoToken
+}
+
+// withRoom takes leave to send a request now, with the token that has most
+// room; nil where none has any.
+func (p *Pool) withRoom(tokens []*token, a ask) (*token, *Permit) {
+	r := p.transport().registry()
+	free := make([]*token, 0, len(tokens))
+	for i := range tokens { // where all have as much, each in its turn
+		tok := tokens[(i+int(p.turn.Load()))%len(tokens)]
+		if tok.said = r.Check(tok.req); tok.said.Allowed {
+			free = append(free, tok)
+		}
+	}
+	p.turn.Add(1)
+	slices.SortStableFunc(free, func(a, b *token) int { return cmp.Compare(b.room(), a.room()) })
+	for _, tok := range free {
+		if pm, err := r.acquire(NoWait(tok.req.Context()), tok.req, a); err == nil {
+			return tok, pm
+		} // else another request has taken what was left
+	}
+	return nil, nil
+}
+
+// room is how much is left of what the token may do.
+func (t *token) room() int64 {
+	if t.said.Remaining < 0 {
+		return math.MaxInt64
+	}
+	return t.said.Remaining
+}
+
+// soonest waits for leave to send a request with the token that has room first,
+// as far as is known now.
+func (p *Pool) soonest(tokens []*token, a ask) (*token, *Permit, error) {
+	tok := slices.MinFunc(tokens, func(a, b *token) int { return cmp.Compare(a.said.Wait, b.said.Wait) })
+	pm, err := p.transport().registry().acquire(tok.req.Context(), tok.req, a)
+	return tok, pm, err
+}
+
+// setAside leaves a token out at its origin from now on.
+func (p *Pool) setAside(tok *token, pm *Permit) {
+	p.mu.Lock()
+	met := p.aside[tok.hash]
+	if len(p.aside) >= mostAside {
+		clear(p.aside) // each is found out again
+	}
+	p.aside[tok.hash] = true
+	p.mu.Unlock()
+	if met || pm.p == nil {
+		return
+	}
+	o := pm.p.origin
+	o.mu.Lock()
+	defer o.unlock()
+	pm.p.emit(Event{Kind: EventSetAside, Time: time.Now(), Status: http.StatusUnauthorized, Attempt: pm.attempt})
+}
+
+// mostAside bounds the tokens remembered as set aside.
+const mostAside = 4096

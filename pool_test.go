@@ -1,0 +1,245 @@
+package heed_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heedhttp/heed"
+)
+
+// A tokened is an origin with a quota for each token, which it takes from a
+// field or the query.
+type tokened struct {
+	quota   map[string]int // left of each token; it is not valid where there is none
+	reset   time.Duration
+	mu      sync.Mutex
+	used    map[string]int
+	refused int
+	bodies  []string
+}
+
+func (s *tokened) RoundTrip(req *http.Request) (*http.Response, error) {
+	body := ""
+	if req.Body != nil {
+		b, _ := io.ReadAll(req.Body)
+		req.Body.Close()
+		body = string(b)
+	}
+	time.Sleep(10 * time.Millisecond)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	token, _ := strings.CutPrefix(req.Header.Get("Authorization"), "Bearer ")
+	if token == "" {
+		token = req.URL.Query().Get("key")
+	}
+	if s.used == nil {
+		s.used = map[string]int{}
+	}
+	s.bodies = append(s.bodies, body)
+	left, ok := s.quota[token]
+	resp := answer(200)
+	switch {
+	case !ok:
+		s.used[token]++
+		return answer(401), nil
+	case left == 0:
+		s.refused++
+		resp = answer(429)
+	default:
+		left--
+		s.quota[token] = left
+		s.used[token]++
+	}
+	resp.Header.Set("RateLimit-Policy", `"p";q=10;w=`+strconv.Itoa(int(s.reset.Seconds())))
+	resp.Header.Set("RateLimit", `"p";r=`+strconv.Itoa(left)+`;t=`+strconv.Itoa(int(s.reset.Seconds())))
+	return resp, nil
+}
+
+func tokens(names ...string) func(context.Context) ([]string, error) {
+	return func(context.Context) ([]string, error) { return names, nil }
+}
+
+func TestPoolSendsWithTheTokenThatHasMostRoom(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		apply func(*http.Request, string)
+	}{
+		{"in Authorization", nil},
+		{"in the query", func(req *http.Request, token string) {
+			q := req.URL.Query()
+			q.Set("key", token)
+			req.URL.RawQuery = q.Encode()
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &tokened{quota: map[string]int{"a": 10, "b": 4, "c": 10}, reset: time.Hour}
+				tr := &heed.Transport{Base: s, Registry: newRegistry(t, heed.Config{Default: unsmoothed})}
+				pool := &heed.Pool{Transport: tr, Tokens: tokens("a", "b", "c"), Apply: tc.apply}
+				for range 18 {
+					if status, _ := fetch(t, pool, example); status != 200 {
+						t.Fatalf("got %d", status)
+					}
+				}
+				for name, left := range s.quota {
+					if left != 2 {
+						t.Errorf("%d left of %s, want 2 of each: what is left is %v", left, name, s.quota)
+					}
+				}
+				for range 6 {
+					fetch(t, pool, example)
+				}
+				if s.refused > 0 {
+					t.Errorf("%d refused", s.refused)
+				}
+				_, err := pool.RoundTrip(request(example).WithContext(heed.NoWait(t.Context())))
+				if le := limitErr(t, err); le.Wait < 59*time.Minute {
+					t.Errorf("with nothing left of any, %v", err)
+				}
+			})
+		})
+	}
+}
+
+// What an origin refuses with one token goes on with another at once.
+func TestPoolGoesOnWithAnotherTokenAfterARefusal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &tokened{quota: map[string]int{"a": 0, "b": 10}, reset: time.Hour}
+		pool := &heed.Pool{Transport: &heed.Transport{Base: s, Registry: newRegistry(t, heed.Config{Default: unsmoothed})}, Tokens: tokens("a", "b")}
+		began := time.Now()
+		for range 5 {
+			req, _ := http.NewRequest("POST", example, strings.NewReader("body"))
+			resp, err := pool.RoundTrip(req)
+			if err != nil || resp.StatusCode != 200 {
+				t.Fatal(resp, err)
+			}
+			if resp.Request != req || req.Header.Get("Authorization") != "" {
+				t.Error("the caller's request was changed, or is not the one answered")
+			}
+		}
+		if took := time.Since(began); took > time.Second || s.refused > 1 {
+			t.Errorf("took %v, with %d refused", took, s.refused)
+		}
+		for _, body := range s.bodies {
+			if body != "body" {
+				t.Errorf("sent the body %q", body)
+			}
+		}
+	})
+}
+
+func TestTokenThatIsNotAcceptedIsSetAside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &tokened{quota: map[string]int{"good": 10}, reset: time.Hour}
+		var log bytes.Buffer
+		var events []heed.Event
+		r := newRegistry(t, heed.Config{
+			Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			OnEvent: func(e heed.Event) {
+				if e.Kind == heed.EventSetAside {
+					events = append(events, e)
+				}
+			},
+		})
+		pool := &heed.Pool{Transport: &heed.Transport{Base: s, Registry: r}, Tokens: tokens("secret", "good")}
+		for range 4 {
+			if status, _ := fetch(t, pool, example); status != 200 {
+				t.Errorf("got %d", status)
+			}
+		}
+		if s.used["secret"] != 1 || len(events) != 1 || events[0].Status != 401 || events[0].Origin != example {
+			t.Errorf("%d requests with what is not accepted, told of as %+v, want one of each", s.used["secret"], events)
+		}
+		if strings.Contains(log.String(), "secret") || !strings.Contains(log.String(), "set aside") {
+			t.Errorf("logged:\n%s", log.String())
+		}
+		pool.Tokens = tokens("secret")
+		if _, err := pool.RoundTrip(request(example)); !errors.Is(err, heed.ErrNoToken) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("with none left: %v", err)
+		}
+	})
+}
+
+func TestLastTokensRejectionComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &tokened{reset: time.Hour}
+		pool := &heed.Pool{Transport: &heed.Transport{Base: s, Registry: newRegistry(t, heed.Config{})}, Tokens: tokens("a", "b")}
+		if status, _ := fetch(t, pool, example); status != 401 || s.used["a"] != 1 || s.used["b"] != 1 {
+			t.Errorf("got %d after %v, want the 401 of the last one", status, s.used)
+		}
+	})
+}
+
+func TestPoolWaitsWhereNoTokenHasRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &tokened{quota: map[string]int{"a": 1, "b": 1}, reset: time.Minute}
+		pool := &heed.Pool{Transport: &heed.Transport{Base: s, Registry: newRegistry(t, heed.Config{})}, Tokens: tokens("a", "b")}
+		began := time.Now()
+		fetch(t, pool, example)
+		fetch(t, pool, example)
+		time.AfterFunc(50*time.Second, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.quota["a"], s.quota["b"] = 10, 10
+		})
+		if status, _ := fetch(t, pool, example); status != 200 || time.Since(began) < time.Minute || time.Since(began) > 2*time.Minute {
+			t.Errorf("got %d after %v, want a wait of a minute", status, time.Since(began))
+		}
+		if s.refused > 0 {
+			t.Errorf("%d refused", s.refused)
+		}
+	})
+}
+
+func TestPoolDoesNotTakeTokensToOtherOrigins(t *testing.T) {
+	seen := map[string]string{}
+	base := baseFunc(func(req *http.Request) (*http.Response, error) {
+		seen[req.URL.Host] = req.Header.Get("Authorization")
+		if req.URL.Host == "api.example.org" {
+			return answer(302, "Location", "https://elsewhere.example.net/"), nil
+		}
+		return answer(200), nil
+	})
+	pool := &heed.Pool{Transport: &heed.Transport{Base: base, Registry: newRegistry(t, heed.Config{})}, Tokens: tokens("a")}
+	if _, err := pool.Client().Get(example); err != nil {
+		t.Fatal(err)
+	}
+	if seen["api.example.org"] != "Bearer a" || seen["elsewhere.example.net"] != "" {
+		t.Errorf("sent %v", seen)
+	}
+}
+
+func TestPoolWithoutTokensClosesTheBody(t *testing.T) {
+	failed := errors.New("vault is shut")
+	for _, tc := range []struct {
+		tokens func(context.Context) ([]string, error)
+		want   error
+	}{
+		{tokens(), heed.ErrNoToken},
+		{func(context.Context) ([]string, error) { return nil, failed }, failed},
+	} {
+		closed := false
+		req, _ := http.NewRequest("POST", example, closing{strings.NewReader("x"), func() { closed = true }})
+		pool := &heed.Pool{Tokens: tc.tokens}
+		if _, err := pool.RoundTrip(req); !errors.Is(err, tc.want) || !closed {
+			t.Errorf("error is %v, body closed: %v; want %v", err, closed, tc.want)
+		}
+	}
+}
+
+type closing struct {
+	io.Reader
+	f func()
+}
+
+func (c closing) Close() error { c.f(); return nil }

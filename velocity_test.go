@@ -1,0 +1,55 @@
+package heed_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heedhttp/heed"
+)
+
+// Paced strictly, a quota lasts for its window divided by the velocity.
+func TestQuotaLastsAsLongAsTheVelocitySays(t *testing.T) {
+	const quota, window = 600, time.Minute
+	for _, v := range []float64{0.5, 1, 1.5, 2} {
+		t.Run(fmt.Sprint(v), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				var mu sync.Mutex
+				var starts []time.Duration
+				tr := &heed.Transport{
+					Registry: newRegistry(t, heed.Config{Default: heed.Limits{
+						Policies:  []heed.Policy{{Quota: quota, Window: window}},
+						Smoothing: heed.Smoothing{Velocity: v, Strict: true},
+					}}),
+					Base: respond(func(*http.Request) *http.Response {
+						mu.Lock()
+						starts = append(starts, time.Since(began))
+						mu.Unlock()
+						time.Sleep(2 * time.Millisecond)
+						return reply(200, "")
+					}),
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), window)
+				defer cancel()
+				var wg sync.WaitGroup
+				for range quota {
+					wg.Go(func() { tr.RoundTrip(request(example).WithContext(ctx)) })
+				}
+				wg.Wait()
+				want := min(int(v*quota), quota)
+				if n := len(starts); n < want-want/50 || n > want+want/50 {
+					t.Errorf("%d requests in a window, want %d", n, want)
+				}
+				lasts, most := time.Duration(float64(window)/max(v, 1)), window/50
+				if last := starts[len(starts)-1]; (last - lasts).Abs() > most {
+					t.Errorf("the last one after %v, want %v", last, lasts)
+				}
+			})
+		})
+	}
+}
