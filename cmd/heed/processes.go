@@ -113,8 +113,8 @@ func demoCrew(ctx context.Context, s streams, n, goroutines int, duration time.D
 	return exitOK
 }
 
-func newCrew(n, goroutines int, duration time.Duration, redisURL string) (c *crew, err error) {
-	c = &crew{duration: duration, where: "the Redis at " + redisURL}
+func newCrew(n, goroutines int, duration time.Duration, redisURL string) (_ *crew, err error) {
+	c := &crew{duration: duration, where: "the Redis at " + redisURL}
 	defer func() {
 		if err != nil {
 			c.close()
