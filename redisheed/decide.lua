@@ -68,6 +68,10 @@ if q.hist == 1 and q.g ~= o.g then
   return {2, o.g, resets, int(now)}
 end
 
+-- What others may have used of an origin that Redis has not known they are to
+-- tell: it may have been emptied.
+if born then publish({k = 'lost'}) end
+
 local stamp = o.g .. '.' .. int(resets)
 local p = load(P)
 local stale = p.g ~= nil and p.g ~= stamp
@@ -170,6 +174,13 @@ local function back(l, n)
     n = n - l.n[j]
     if n <= 0 then return l.i[j] * l.g + l.w end
   end
+end
+
+-- awaited is back for whoever waits: what has not been answered yet may be
+-- answered at any moment, long before the instant it is booked at.
+local function awaited(l, n)
+  local at = back(l, n)
+  return at and min(at, now + l.w)
 end
 
 -- between returns how many units were in use last after one instant and
@@ -365,14 +376,18 @@ end
 
 ---------------------------------------------------------------- who is there
 
--- Clients, in the order in which they wait: id, when last seen, units wanted
--- (0: it does not wait), units the first of them needs, until when its turn
--- is kept for it, the number of the last batch of its news taken in, and how
--- many units it was granted of late, as of an instant.
+-- Clients, in the order in which they wait: id, when last seen, units it may want
+-- (0: it does not wait), units the first of them needs (0: it does not wait
+-- now, but is expected to want as much again), until when its turn is kept
+-- for it, the number of the last batch of its news taken in, and how many
+-- units it was granted of late, as of an instant. Instants are in milliseconds
+-- since the origin's birth.
 local clients, me = {}, nil
+local birth = tonumber(o.g)
+local function since(x) return birth + tonumber(x) * 1000 end
 for id, seen, want, first, till, batch, got, at in string.gmatch(p.k or '', '(%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+);') do
-  local c = {id = id, seen = tonumber(seen), want = tonumber(want), first = tonumber(first), till = tonumber(till), batch = tonumber(batch), got = tonumber(got), at = tonumber(at)}
-  if c.till <= now then c.want = 0 end
+  local c = {id = id, seen = since(seen), want = tonumber(want), first = tonumber(first), till = since(till), batch = tonumber(batch), got = tonumber(got), at = since(at)}
+  if c.till <= now then c.want, c.first = 0, 0 end
   if id == q.c then
     me = c
     clients[#clients + 1] = c
@@ -403,7 +418,7 @@ if pause > 0 and tonumber(p.ps) <= (tonumber(o.pv) or 0) then pause = 0 end
 local doubt = p.pd == '1'
 local whole, manual = tonumber(o.pu) or 0, o.pm == '1'
 local wdoubt = o.pd == '1'
-local setO, delO = {}, {}
+local setO = {}
 
 local function setp(field, value)
   p[field] = value
@@ -426,6 +441,7 @@ for _, op in ipairs(ops) do
         local a = announced[field]
         if y > 0 then
           local again = m
+          if x + l.w <= now then again = n * k end -- they came back before they were known to be in use
           if l.u == 'b' then
             again = really
             if a and not slides(a) then a.left = a.left - (really - n * k) end
@@ -604,7 +620,7 @@ if judged then
       local cost = min(l.u == 'b' and q.bytes or q.req, l.q)
       local room = l.q - l.used
       if l.u == 'r' then left(room) end
-      gate(room, cost, function(n) return back(l, n - room) or now + l.w end, name)
+      gate(room, cost, function(n) return awaited(l, n - room) or now + l.w end, name)
     end
   end
   for _, b in ipairs(buckets) do
@@ -633,10 +649,10 @@ if judged then
         local spare = 0
         if a.resolution > 0 and l.q * a.resolution >= 10 * l.w then
           local pressed = q.need > 1 or between(l, now - a.resolution, now + l.w) >= max(5, l.q / 20)
-          for _, c in ipairs(clients) do pressed = pressed or c ~= me and c.want > 0 end
+          for _, c in ipairs(clients) do pressed = pressed or c ~= me and c.first > 0 end
           if pressed then spare = 1 end
         end
-        gate(room - spare, cost, function(n) return back(l, n - room + spare) or now + min(l.w, 1000000) end, name)
+        gate(room - spare, cost, function(n) return awaited(l, n - room + spare) or now + min(l.w, 1000000) end, name)
       elseif a.stated == 1 or l.q > 0 then
         local room = a.stated == 1 and a.left or l.q - a.in_epoch
         if l.u == 'r' then left(room) end
@@ -666,7 +682,9 @@ if judged then
       rivals[#rivals + 1] = c
     end
   end
-  waiting = #rivals
+  for _, c in ipairs(rivals) do
+    if c.first > 0 then waiting = waiting + 1 end
+  end
   local function others(k)
     local n = 0
     for _, c in ipairs(rivals) do
@@ -678,7 +696,7 @@ if judged then
     return n
   end
   local avail, ahead = fits, 0
-  if waiting > 0 and q.req > 0 then
+  if #rivals > 0 and q.req > 0 then
     ahead = others(1)
     local low, high = 0, min(fits, q.need)
     while low < high do
@@ -713,7 +731,12 @@ if judged then
     wait = max(at - now, 1000)
   end
 
-  local grace = 50000 -- for how long a turn is kept once it has come
+  -- For how long a turn is kept once it has come: its process may be busy.
+  local grace = min(max(50000, floor((tau or 0) / 20)), 250000)
+  -- What it wants is taken to be what waits and, as often as this, what waits
+  -- for its answers to go on: all that a turn brings may come at one instant.
+  local rounds = 4
+  local wants = (q.want + (q.more or 0)) * unit
   local function enqueue(want, till, last)
     if last or me.want == 0 then
       for i, c in ipairs(clients) do
@@ -758,13 +781,15 @@ if judged then
       if there.fresh then there.mine.held = there.mine.held + 1 end
       if least >= 0 then least = max(least - (n0 + n1) * q.req, 0) end
       me.got, me.at, remember = me.recent + (n0 + n1) * q.req, now, true
-      if n0 < q.want then -- it waits again, behind the others
-        enqueue((q.want - n0) * unit, now + max(grace, floor((tau or 0) / 50)), true)
-      elseif me.want > 0 then
-        enqueue(0, 0)
+      -- It waits again, behind the others; and who has had to wait once is
+      -- likely to want as much again once it is answered.
+      local waits = n0 < q.want
+      if waits or me.want > 0 then
+        enqueue((waits or me.first > 0) and rounds * wants or wants, now + grace, true)
+        if not waits then me.first = 0 end
       end
     elseif q.queue == 1 then
-      enqueue(q.want * unit, now + wait + grace)
+      enqueue(rounds * wants, now + wait + grace)
     elseif me.want > 0 then
       enqueue(0, 0)
     end
@@ -807,8 +832,9 @@ if q['do'] ~= 'check' then
   if here.dirty then setp('s', written(here)) end
   if remember then
     local s = {}
+    local function ms(x) return int(max(ceil((x - birth) / 1000), 0)) end
     for i, c in ipairs(clients) do
-      s[i] = c.id .. ' ' .. int(c.seen) .. ' ' .. int(c.want) .. ' ' .. int(c.first) .. ' ' .. int(c.till) .. ' ' .. int(c.batch) .. ' ' .. int(c.got) .. ' ' .. int(c.at) .. ';'
+      s[i] = table.concat({c.id, ms(c.seen), int(c.want), int(c.first), ms(c.till), int(c.batch), int(c.got), ms(c.at)}, ' ') .. ';'
     end
     setp('k', table.concat(s))
   end
@@ -850,7 +876,7 @@ if q['do'] ~= 'check' then
 
   if news then
     local some = there.freed
-    for _, c in ipairs(clients) do some = some or c ~= me and c.want > 0 end
+    for _, c in ipairs(clients) do some = some or c ~= me and c.first > 0 end
     if some then publish({k = 'ask', p = not there.freed and q.p or nil}) end
   end
 end

@@ -34,6 +34,7 @@ type question struct {
 	Need  int64 `json:"need"`
 	Imm   int64 `json:"imm"`
 	Want  int64 `json:"want"`
+	More  int64 `json:"more,omitempty"`
 	Extra int64 `json:"extra"`
 	Queue int   `json:"queue"`
 
