@@ -302,6 +302,32 @@ func TestOthersAreLeftWhatTheyUse(t *testing.T) {
 	}
 }
 
+// A window that turns before the reset named for it, because that was rounded up,
+// is no bucket that refills.
+func TestWindowsThatTurnEarlyAreStillWindows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{Default: heed.Limits{Smoothing: heed.Smoothing{Off: true}}})
+		defer r.Close()
+		say := func(remaining, reset int) {
+			pm := acquire(t, r, request(example))
+			pm.Observe(answer(200, "RateLimit-Policy", `"p";q=100;w=60`, "RateLimit", fmt.Sprintf(`"p";r=%d;t=%d`, remaining, reset)))
+			pm.Release()
+		}
+		for range 5 {
+			say(99, 60)
+			time.Sleep(58*time.Second + 500*time.Millisecond)
+			say(40, 2)
+			time.Sleep(time.Second)
+		}
+		say(99, 60)
+		say(10, 60)
+		time.Sleep(30 * time.Second)
+		if d := r.Check(request(example)); d.Remaining != 10 {
+			t.Errorf("%+v, want ten left until the reset", d)
+		}
+	})
+}
+
 // Numbers may move up or down at any time; what is announced now counts.
 func TestQuotaThatIsCutAndRaisedIsFollowed(t *testing.T) {
 	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.SlidingWindow, heedtest.TokenBucket} {
@@ -351,5 +377,26 @@ func TestRetryAfterTakesPrecedenceOverTheReset(t *testing.T) {
 				t.Errorf("Retry-After %d, reset %d: tried again after %v", c.retryAfter, c.reset, gap)
 			}
 		})
+	}
+}
+
+// A policy that is announced only where little of it is left is kept to as long
+// as that is how it is announced, and what came before the first word of it costs
+// at most as much as had been accepted, however unevenly answers come.
+func TestPolicyAnnouncedOnlyNearItsEndHoldsOn(t *testing.T) {
+	policy := heedtest.Policy{Quota: 50, Window: 5 * time.Second}
+	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.FixedWindowByClock, heedtest.SlidingWindow, heedtest.TokenBucket} {
+		for name, latency := range map[string]heedtest.Latency{
+			"5ms":  heedtest.RoundTrip(5 * time.Millisecond),
+			"tail": heedtest.HeavyTail(30*time.Millisecond, 1.7, 5*time.Second, 1),
+		} {
+			tally, _ := load{heedtest.Config{
+				Algorithm: algorithm, Policies: []heedtest.Policy{policy}, Latency: latency, Below: 0.2,
+			}, 500, 20, nil}.play(t)
+			t.Logf("%s %s: %d accepted, %d refused", algorithm, name, tally.Accepted, tally.Refused)
+			if tally.Refused > 100 {
+				t.Errorf("%s %s: %d refused of a quota of 50 met once", algorithm, name, tally.Refused)
+			}
+		}
 	}
 }

@@ -31,6 +31,9 @@ func (p *partition) hear(now time.Time, pm *Permit, status int, a *Announcement)
 				pm.counts = false // nor do its bytes
 			default:
 				c.slot.settle(now, pm.start, c)
+				if c.due && c.slot.habit.last.Before(now) {
+					c.slot.habit.missed()
+				}
 			}
 		}
 		p.fade(now)
@@ -79,14 +82,14 @@ func (p *partition) accepted(now time.Time, pm *Permit, told bool) {
 	}
 	p.cap.well()
 	p.learnAccepted(now, pm)
-	p.opening.well(now, pm.start, pm.serial, told)
+	p.opening.well(now, pm.serial, told)
 	if l := pm.lane; l != nil {
-		l.opening.well(now, pm.start, pm.ahead, told)
+		l.opening.well(now, pm.ahead, told)
 		if pm.start.After(l.backoff.began) {
 			l.backoff.over()
 		}
 	}
-	if p.opening.limit == 0 && len(o.known) == 0 {
+	if p.opening.proven() && len(o.known) == 0 {
 		o.opened = true
 	}
 }
@@ -116,16 +119,16 @@ func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement, fir
 			buckets = append(buckets, bucket)
 		}
 		s := p.limited(bucket, &lim)
-		made := s == nil || s.lastSaid.Equal(now) && s.ledger.said.IsZero()
+		made := s == nil || s.habit.last.Equal(now) && s.ledger.said.IsZero()
 		if s == nil {
 			s = p.announced(now, Policy{Name: lim.Policy, Unit: cmp.Or(lim.Unit, UnitRequests), PartitionKey: lim.PartitionKey}, bucket)
 		}
 		if s == nil {
 			continue
 		}
-		s.lastSaid, s.onRefusals = now, a.Refused && (made || s.onRefusals)
+		s.habit.said(now)
+		s.habit.left(lim.Remaining, a.Refused, made)
 		told = told || lim.Remaining >= 0
-		s.mostSaid = max(s.mostSaid, lim.Remaining)
 		if a.Refused && a.RetryAfter > 0 && lim.Remaining == 0 && lim.Reset > a.RetryAfter {
 			lim.Reset = a.RetryAfter // which takes precedence (draft-11, section 7)
 		}
@@ -171,6 +174,9 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 	}
 	c := pm.charge(s)
 	s.settle(now, pm.start, c)
+	if s.ledger.said.IsZero() {
+		s.ledger.adopt(now, p.learner.accepted, lim.Remaining, &s.terms)
+	}
 	room := s.ledger.room(now, &s.terms)
 	capped := s.ledger.hear(now, pm.start, c, &s.terms, statement{
 		remaining: lim.Remaining, reset: lim.Reset, resolution: lim.Resolution, clock: lim.Clock, refused: a.Refused,
@@ -215,10 +221,10 @@ func (p *partition) announced(now time.Time, pol Policy, bucket string) *slot {
 	case s.policy != pol:
 		s.resize(pol)
 	default:
-		s.lastSaid = now
+		s.habit.said(now)
 		return s
 	}
-	s.lastSaid = now
+	s.habit.said(now)
 	p.news = true
 	p.origin.know(knownPolicy{pol, bucket})
 	p.emit(Event{Kind: EventLearned, Time: now, Policy: pol.Name, Quota: pol.Quota, Window: pol.Window, Unit: pol.Unit, Remaining: -1})
@@ -250,6 +256,7 @@ func (p *partition) fade(now time.Time) {
 			return k.Name == s.policy.Name && k.PartitionKey == s.policy.PartitionKey && k.bucket == s.bucketName
 		})
 		p.news = true
+		p.openBucket(now, s.bucketName) // as if it had never been announced
 		return true
 	})
 }

@@ -67,6 +67,9 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 	first := v.at // nobody goes before
 	o.space(now, &v, a.opts.minInterval, pl.all)
 	v.hold(a.notBefore, CauseBackoff, "")
+	if gap := p.spacing(); gap > 0 {
+		v.hold(p.lastStart.Add(gap), CauseConcurrency, "")
+	}
 	if !p.cap.free(p.unanswered) {
 		v.await(now, CauseConcurrency, "")
 	}
@@ -323,6 +326,7 @@ func (p *partition) admit(now time.Time, a *ask) *Permit {
 		p.pause.tried, pm.doubted = true, true
 	}
 	pm.lastStart, o.lastStart = o.lastStart, now
+	p.lastStart = now
 	o.interval = a.opts.minInterval
 	o.inFlight++
 	p.inFlight.add(pm)

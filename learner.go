@@ -36,17 +36,23 @@ type learner struct {
 	refused  time.Time // when the latest refused request had been sent
 	refusals int64     // since the block began
 	probes   int       // refused in the block
-	timed503 bool      // it was a 503 that said when to come back
+	timed    bool      // the server said when to come back
+	timed503 bool      // … with a 503
 	blocks   int       // so far
 	testing  bool      // it may be for too many in flight: one is sent at once to see
-	tooMany  int64     // in flight when it began
+	tooMany  int64     // in flight when it began …
+	guess    int64     // … and what was first tried in place of it
 	level    int64     // the most in flight in this cycle
+	usual    float64   // logarithm of the seconds that accepted requests take, for the most part; 0: not known
 	tooFast  float64   // the pace at which it began
 
 	low, high float64 // bounds of the rate, in requests per second; 0: none learned
 	cycle     int64   // requests accepted in the cycle they were measured in
-	cost      int64   // refusals in its block
+	cost      int64   // accepted requests that its block is to be spread over
 	pressed   int64   // accepted since the last block while others were waiting
+	kept      stretch // at the latest pace
+	from      int64   // of them, those before low was raised
+	proven    float64 // the latest pace that was kept up for a whole cycle; 0: none
 
 	healthy paths
 	sick    paths
@@ -55,11 +61,14 @@ type learner struct {
 const (
 	learnedPolicy = "learned"
 	cautious      = 0.97 // the share of the rate that is used at first
+	backOff       = 0.8  // the share of a rate that is tried where it has proven unsafe
 	near          = 1.1  // bounds no further apart than this are as good as known
 	markEvery     = 100  // accepted requests that make a part of a cycle, at least
-	attemptCost   = 200  // accepted requests over which a refusal is to be spread
+	attemptCost   = 200  // accepted requests over which a refusal is to be spread …
+	waitCost      = 20   // … and over which one that might have been sent meanwhile
 	enough        = 10   // accepted requests that make a measurement, the first time
 	outageProbes  = 3    // refused at the time the server itself had named, they tell of an outage
+	fewAtOnce     = 16   // in flight: with so few, chance decides how many meet at the origin
 	idleGap       = 5 * time.Second
 )
 
@@ -70,6 +79,7 @@ func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 		l.begin(pm.start)
 	}
 	l.last = now
+	l.took(now.Sub(pm.start))
 	l.healthy.add(pm.path)
 	l.sick.remove(pm.path)
 	if l.blocked && (pm.doubted || pm.start.After(l.began)) {
@@ -82,6 +92,7 @@ func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 	}
 	if p.queued() > 0 || pm.waited > 0 {
 		l.pressed++
+		l.prove()
 	}
 	if s := p.inFlightLearned(); s != nil && l.pressed >= l.levelPatience(s.policy.Quota) {
 		s.policy.Quota++ // is there more?
@@ -93,6 +104,46 @@ func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 		return
 	}
 	p.setLearnedRate(now, l.pace())
+}
+
+// A stretch is the time since so many requests had been accepted under
+// pressure, and the pace at its beginning.
+type stretch struct {
+	from int64
+	pace float64
+}
+
+// prove notes a pace that has been kept up for more requests than a cycle had:
+// whatever the limit's window, it lets so many through.
+func (l *learner) prove() {
+	if l.low == 0 || l.pressed-l.kept.from < max(3*l.cycle/2, enough/2) {
+		return
+	}
+	if l.proven = l.kept.pace; l.proven > l.low {
+		l.low, l.from = min(l.proven, l.high), l.pressed
+	}
+	l.kept = stretch{l.pressed, l.pace()}
+}
+
+// took follows how long requests take. The mean of the logarithm is near the
+// median, which few slow answers hardly move.
+func (l *learner) took(d time.Duration) {
+	x := math.Log(max(d, time.Microsecond).Seconds())
+	if l.usual == 0 {
+		l.usual = x
+	}
+	l.usual += (x - l.usual) / 8
+}
+
+// spacing is how far apart requests go under a limit in flight: so that they are
+// evenly on their way. A strict rate may look like such a limit, and refuses
+// those that come together.
+func (p *partition) spacing() time.Duration {
+	s := p.inFlightLearned()
+	if s == nil || s.policy.Quota < 2 {
+		return 0
+	}
+	return time.Duration(math.Exp(p.learner.usual) / float64(s.policy.Quota) * float64(time.Second))
 }
 
 // begin begins a cycle.
@@ -112,7 +163,7 @@ func (l *learner) levelPatience(level int64) int64 {
 	if l.cost == 0 {
 		return 4 * level
 	}
-	return attemptCost * l.cost
+	return l.cost
 }
 
 // idled reports whether nothing was asked for so long that the time would
@@ -176,25 +227,28 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh, timed, timed5
 	}
 	switch s := p.inFlightLearned(); {
 	case s == nil:
-		l.block(now, timed503)
+		l.block(now, timed, timed503)
 		// At the server others may have come before those that went first.
 		l.tooMany = max(l.level, int64(pm.level))
 		l.testing = l.low == 0 && !timed && l.tooMany > 1
 	case !fresh, int64(pm.level) > s.policy.Quota: // sent before it was learned
-	case s.policy.Quota > 1:
+	case s.policy.Quota > l.guess, l.guess <= fewAtOnce && s.policy.Quota > max(l.guess/2, 1):
 		s.policy.Quota--
 		s.terms.Quota--
-		l.cost, l.pressed = max(l.cost, 1), 0
-	default: // one alone is refused: it is no such limit
+		l.cost, l.pressed = max(l.cost, attemptCost), 0
+	default: // so many at once had been accepted: it is no such limit, but a rate that they exceed
 		p.dropSlot(s)
-		l.block(now, timed503)
+		l.high = float64(l.guess) * math.Exp(-l.usual)
+		l.low, l.cycle = min(rateOf(l.accepted, now.Sub(l.since)), l.high), max(l.accepted, 2)
+		l.block(now, timed, timed503)
+		l.tooFast = l.high
 	}
 }
 
 // block begins a block.
-func (l *learner) block(now time.Time, timed503 bool) {
+func (l *learner) block(now time.Time, timed, timed503 bool) {
 	l.blocked, l.began, l.refusals, l.tooFast = true, now, 1, l.pace()
-	l.probes, l.timed503 = 0, timed503
+	l.probes, l.timed, l.timed503 = 0, timed, timed503
 }
 
 // learnReopened ends a block: the origin accepts again.
@@ -203,37 +257,57 @@ func (p *partition) learnReopened(now time.Time) {
 	l.blocked = false
 	if l.testing { // at once, with fewer in flight
 		l.testing = false
-		p.learnLevel(now, max(l.tooMany/2, 1))
+		l.guess = max(l.tooMany/2, 1)
+		p.learnLevel(now, l.guess)
 		return
 	}
 	l.blocks++
 	if l.low == 0 && l.blocks < 2 && (l.accepted < enough || l.timed503) {
+		l.begin(now)
 		return // once is no evidence
 	}
 	n, from := l.accepted, l.since
 	if m := l.marks[0]; m.n > 0 { // a long cycle: its latest part, at the latest pace
 		n, from = n-m.n, m.at
 	}
-	low, high := rateOf(n, now.Sub(from)), rateOf(n, l.refused.Sub(from))
-	if l.low == 0 && l.probes == 0 { // a bunch may have been refused for being one
-		high = math.Inf(1)
+	low := rateOf(n, now.Sub(from))
+	switch {
+	case l.low > 0:
+		l.narrow(low)
+	case l.probes == 0 && l.pressed < n/3: // a bunch may have been refused for being one
+		l.low, l.high, l.cycle = low, math.Inf(1), max(n, 2)
+	default:
+		l.low, l.high, l.cycle = low, rateOf(n, l.refused.Sub(from)), max(n, 2)
 	}
-	if l.low > 0 {
-		high = min(high, l.tooFast)
-		if l.tooFast > near*l.low { // else what was taken for safe was not
-			low = max(low, min(l.low, high))
-		}
-		if l.probes == 0 { // a small bucket: half of what was too fast was not
-			low = max(low, l.tooFast/2)
-		}
-	}
-	l.low, l.high = low, max(low, high)
-	l.cycle, l.cost = max(n, 2), min(l.refusals, 8)
-	l.pressed = 0
+	lost := l.low * now.Sub(l.began).Seconds()
+	l.cost = max(attemptCost*min(l.refusals, 8), int64(waitCost*lost))
+	l.pressed, l.from = 0, 0
 	l.begin(now)
-	p.setLearnedRate(now, l.pace())
+	l.kept = stretch{0, l.pace()}
+	s := p.setLearnedRate(now, l.pace())
+	s.bucket.AllowN(now, 1) // the one that has just been accepted
 	p.emit(Event{Kind: EventLearned, Time: now, Policy: learnedPolicy, Quota: max(int64(low), 1), Window: perUnit(low) * time.Duration(max(int64(low), 1)),
 		Unit: UnitRequests, Learned: true, Remaining: -1})
+}
+
+// narrow narrows the bounds down after a block in which requests at a pace that
+// was too fast were refused; let through is what the limit let through in the
+// cycle, which is less than the limit where the pace has risen.
+func (l *learner) narrow(through float64) {
+	high := min(l.high, l.tooFast)
+	low := min(l.low, high)
+	switch {
+	case l.pressed >= l.cycle: // it took a while
+		low = max(low, min(l.proven, high))
+	case l.tooFast <= near*l.low: // what was taken for safe was not
+		low, l.proven = backOff*low, 0
+		high = l.tooFast
+	}
+	if l.probes == 0 { // a small bucket: half of what was too fast was not
+		low = max(low, high/2)
+	}
+	l.low = max(low, min(through, high))
+	l.high = max(l.low, high)
 }
 
 func rateOf(n int64, d time.Duration) float64 {
@@ -243,17 +317,18 @@ func rateOf(n int64, d time.Duration) float64 {
 // pace is how fast requests go now, in requests per second.
 func (l *learner) pace() float64 {
 	base := l.low
-	if l.high > near*l.low { // between the bounds: doubling within half a cycle, or a few where it was a good one
-		speed := 2.0
-		if l.cycle >= enough {
-			speed = 0.4
+	if l.high > near*l.low { // between the bounds: the faster, the further they are apart
+		speed := 0.4
+		switch {
+		case l.high > 4*l.low && l.cycle >= enough && l.timed:
+			speed = 0.1 // the server said when to come back, which is a good measure
+		case l.high > 4*l.low:
+			speed = 2
 		}
-		base = min(l.low*math.Exp2(min(speed*float64(l.pressed)/float64(l.cycle), 30)), l.high) // high may be +Inf
-		if base < l.high {
-			return cautious * base
-		}
+		middle := math.Sqrt(l.low * l.high) // high may be +Inf
+		return cautious * min(l.low*math.Exp2(min(speed*float64(l.pressed-l.from)/float64(l.cycle), 30)), middle)
 	}
-	x := float64(l.pressed) / float64(attemptCost*max(l.cost, 1))
+	x := float64(l.pressed-l.from) / float64(max(l.cost, attemptCost))
 	if x <= 1 {
 		return base * (cautious + (1-cautious)*x*x*x)
 	}
@@ -277,11 +352,10 @@ func (l *learner) pauseFor(now time.Time, inARow int) time.Duration {
 }
 
 // setLearnedRate has the learned slot let through r requests per second.
-func (p *partition) setLearnedRate(now time.Time, r float64) {
+func (p *partition) setLearnedRate(now time.Time, r float64) *slot {
 	s := p.slot(SourceLearned, learnedPolicy, "", UnitRequests)
 	if s == nil {
 		s = &slot{source: SourceLearned, bucket: rate.NewLimiter(rate.Limit(r), 1)}
-		s.bucket.AllowN(now, 1) // the one that has just been accepted
 		p.slots = append(p.slots, s)
 	} else {
 		s.bucket.SetLimitAt(now, rate.Limit(r))
@@ -289,6 +363,7 @@ func (p *partition) setLearnedRate(now time.Time, r float64) {
 	s.policy = Policy{Name: learnedPolicy, Quota: 1, Window: perUnit(r), Burst: 1, Unit: UnitRequests}
 	s.terms = s.policy
 	p.news = true
+	return s
 }
 
 // inFlightLearned returns the slot of a learned limit in flight, nil where

@@ -30,6 +30,7 @@ type ledger struct {
 
 	earliest   time.Time     // the reset is not before this …
 	opens      time.Time     // … and taken to be at this instant; zero: not said
+	named      time.Time     // the reset named last, for what it is worth
 	closed     time.Time     // nothing may start before: an answer named this instant with nothing left
 	last       time.Time     // when the reset before this epoch was taken to be
 	inferred   time.Duration // by how much the window may be too long, where it is one inferred from resets
@@ -89,6 +90,7 @@ type charge struct {
 	used     int64 // … and in use
 	epoch    uint32
 	settled  bool // no longer in flight
+	due      bool // its answer can be expected to announce the policy
 }
 
 // A statement is what one answer says about one policy.
@@ -141,7 +143,7 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 	case now.Before(l.closed):
 		return 0
 	case l.shape == shapeSliding:
-		return p.Quota - l.own.used(now, p.Window) - l.foreign - l.reserve(p)
+		return p.Quota - l.own.used(now, p.Window) - l.foreignNow(now, p) - l.reserve(now, p)
 	case l.stated && l.shape == shapeRefill:
 		return min(l.left+int64(now.Sub(l.said).Seconds()*l.refill(p)), p.Quota)
 	case l.stated:
@@ -200,11 +202,21 @@ func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Tim
 
 // reserve is how many units of a sliding window are kept for what others take
 // between an answer and the next arrival.
-func (l *ledger) reserve(p *Policy) int64 {
-	if float64(l.foreign) < othersMatter*float64(p.Quota) {
+func (l *ledger) reserve(now time.Time, p *Policy) int64 {
+	foreign := float64(l.foreignNow(now, p))
+	if foreign < othersMatter*float64(p.Quota) {
 		return 0
 	}
-	return 1 + int64(float64(l.foreign)/p.Window.Seconds()*2*l.quickest.Seconds())
+	return 1 + int64(foreign/p.Window.Seconds()*2*l.quickest.Seconds())
+}
+
+// foreignNow is how much of a sliding window others are taken to use: nothing
+// that was seen a window ago is in it still.
+func (l *ledger) foreignNow(now time.Time, p *Policy) int64 {
+	if now.Sub(l.said) >= p.Window {
+		return 0
+	}
+	return l.foreign
 }
 
 // refill is how many units a second come back for certain where they come
@@ -284,6 +296,22 @@ func (l *ledger) refund(c *charge) {
 	}
 }
 
+// adopt takes what the first word of a policy shows to be in use for this
+// process's own as far as it has had so many requests accepted: what went
+// before a policy was known is no use by others.
+func (l *ledger) adopt(now time.Time, accepted, remaining int64, p *Policy) {
+	if remaining < 0 || p.Window <= 0 {
+		return
+	}
+	n := min(p.Quota-remaining-l.own.used(now, p.Window), accepted)
+	if n <= 0 {
+		return
+	}
+	l.own.take(n)
+	l.own.done(now, now, n, p.Quota, p.Window)
+	l.inEpoch += n
+}
+
 // settle closes a request's account without news: its answer said nothing
 // of this policy, or none will come.
 func (l *ledger) settle(now, start time.Time, c *charge, p *Policy) {
@@ -323,6 +351,7 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 		if s.clock { // the instant is rounded, whenever it is named
 			l.grain = 0
 		}
+		l.noticeReset(now, start, c, p, s)
 		l.hearReset(now, start, s)
 	}
 	if s.refused && l.turnedTooSoon(now, c, p, s) {
@@ -414,6 +443,33 @@ func (l *ledger) learnShape(now, start time.Time, c *charge, p *Policy, r int64,
 	if l.fits++; l.fits >= convinced {
 		l.shape = shapeSliding
 	}
+}
+
+// noticeReset notices that the window has turned before the reset that was
+// taken for its end: more is left than can have been, and another reset is named,
+// later by more than has passed since the last word. A bucket that refills
+// names no such leaps.
+func (l *ledger) noticeReset(now, start time.Time, c *charge, p *Policy, s statement) {
+	named := l.named
+	if s.remaining > 0 { // else a bucket names the next unit, not when it is full
+		l.named = now.Add(s.reset)
+	}
+	leap := start.Add(s.reset - s.resolution).Sub(named)
+	if !l.stated || s.remaining <= l.most || named.IsZero() || leap <= now.Sub(l.said) || leap < p.Window/2 {
+		return
+	}
+	switch l.shape {
+	case shapeSliding:
+		return // learnShape knows better
+	case shapeRefill:
+		l.shape = shapeReset
+	}
+	l.gains = 0
+	l.epoch++
+	c.epoch = l.epoch
+	l.last = latest(l.last, start)
+	l.fresh, l.stated, l.left, l.inEpoch = true, false, 0, l.sent-c.answered
+	l.earliest, l.opens, l.closed = time.Time{}, time.Time{}, time.Time{}
 }
 
 // hearReset narrows down when the reset is. An origin may have rounded it up

@@ -10,8 +10,7 @@ type opening struct {
 	limit   int       // requests of this opening that may be unanswered; 0: wide open
 	serial  uint32    // tells this opening's requests from an earlier one's
 	flying  int       // of this opening, unanswered
-	since   time.Time // when the latest step was taken, or its first request went
-	used    bool      // a request went since the latest step
+	since   time.Time // when the latest step was taken, or the first request went
 	scouted bool      // an answer came back well: the origin was met
 }
 
@@ -54,12 +53,16 @@ func (o *opening) take(now time.Time) uint32 {
 	if o.flying >= o.limit { // patience ran out
 		o.step(now)
 	}
-	if !o.used {
-		o.used, o.since = true, now
+	if o.flying == 0 {
+		o.since = now
 	}
 	o.flying++
 	return o.serial
 }
+
+// proven reports whether so many answers came back well that nobody else needs
+// to try the origin first.
+func (o *opening) proven() bool { return o.limit == 0 || o.limit > 10 }
 
 // gone forgets a request that was not answered, or never sent.
 func (o *opening) gone(serial uint32) {
@@ -68,9 +71,9 @@ func (o *opening) gone(serial uint32) {
 	}
 }
 
-// well says that a request of this opening, sent at start, was answered well;
-// told, that the answer said what remains.
-func (o *opening) well(now, start time.Time, serial uint32, told bool) {
+// well says that a request of this opening was answered well; told, that the
+// answer said what remains.
+func (o *opening) well(now time.Time, serial uint32, told bool) {
 	if o.limit == 0 || serial != o.serial {
 		return
 	}
@@ -79,14 +82,14 @@ func (o *opening) well(now, start time.Time, serial uint32, told bool) {
 		o.limit = 0
 		return
 	}
-	if !start.Before(o.since) || o.limit == 1 {
-		o.step(now)
-	}
+	o.step(now)
 }
 
+// step lets one more go unanswered: where every answer does, that is twice as
+// many after each round, and never more than were answered well.
 func (o *opening) step(now time.Time) {
-	o.limit *= 2
-	o.since, o.used = now, false
+	o.limit++
+	o.since = now
 	if o.limit >= wideOpen {
 		o.limit = 0
 	}

@@ -46,13 +46,11 @@ type slot struct {
 	plan   plan          // how its units are spread over the window
 	demand demand        // how fast requests for it come
 
-	inFlight   int64     // units of requests whose bodies are not over yet
-	lastSaid   time.Time // announced: when last …
-	onRefusals bool      // … and only ever by refusals …
-	mostSaid   int64     // … and the most that was said to be left
-	estimate   int64     // content-bytes: what a request is taken to cost
-	resetSaid  time.Time // as announced, for show
-	capped     bool      // the latest reset was too far off to wait for, and that was told
+	inFlight  int64     // units of requests whose bodies are not over yet
+	habit     habit     // of announcing it
+	estimate  int64     // content-bytes: what a request is taken to cost
+	resetSaid time.Time // as announced, for show
+	capped    bool      // the latest reset was too far off to wait for, and that was told
 }
 
 func newSlot(p Policy, s Source) *slot {
@@ -183,7 +181,7 @@ func (s *slot) probe(at time.Time, most time.Duration) (time.Time, bool) {
 	if s.source != SourceAnnounced || s.policy.Unit == UnitConcurrentRequests {
 		return at, true
 	}
-	last := s.lastSaid
+	last := s.habit.last
 	if k := len(s.ledger.own.log); k > 0 {
 		last = latest(last, s.ledger.own.log[k-1].last)
 	}
@@ -218,6 +216,7 @@ func (s *slot) take(now time.Time, n int64) charge {
 		s.bucket.AllowN(now, int(n))
 	default:
 		c = s.ledger.take(now, n, &s.terms)
+		c.due = s.source == SourceAnnounced && s.habit.due(s.ledger.own.used(now, s.terms.Window), &s.terms)
 	}
 	c.slot = s
 	return c
@@ -335,18 +334,3 @@ func (s *slot) rest(now time.Time) time.Time {
 	}
 	return at
 }
-
-// faded reports whether an announced policy has not been announced for so
-// long that it no longer holds: its window has passed, or some time where none
-// was stated, and no more is left than when it was. One that is announced by
-// refusals alone, or only where little is left, holds on, for it is kept to.
-func (s *slot) faded(now time.Time) bool {
-	window := s.terms.Window
-	orDefault(&window, windowless)
-	return s.source == SourceAnnounced && !s.onRefusals && now.Sub(s.lastSaid) > window && !now.Before(s.ledger.until()) &&
-		s.remaining(now) <= s.mostSaid
-}
-
-// windowless is how long a policy without a window holds that is no longer
-// announced.
-const windowless = time.Minute

@@ -74,7 +74,8 @@ type partition struct {
 	inFlight   flights
 	unanswered int
 	slowest    time.Duration // of recent answers, fading
-	lastWell   time.Time     // latest answer that was no refusal
+	lastStart  time.Time
+	lastWell   time.Time // latest answer that was no refusal
 	refusals   int64
 	waited     time.Duration
 	news       bool // something changed that may put deadlines out of reach

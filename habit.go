@@ -1,0 +1,61 @@
+package heed
+
+import (
+	"math"
+	"time"
+)
+
+// A habit is how an origin announces a policy: with every answer, with every
+// tenth, only where little is left, or only when it refuses. A policy that is no
+// longer announced fades, for it may be gone; one that is silent by habit holds on.
+type habit struct {
+	last       time.Time // when it was announced last …
+	onRefusals bool      // … and only ever by refusals …
+	most       int64     // … and the most that was said to be left
+	silent     int       // answers since that could be expected to announce it …
+	usual      int       // … and the most of them that there were between two that did
+}
+
+// windowless is how long a policy without a window holds that is no longer
+// announced.
+const windowless = time.Minute
+
+// said notes that the policy was announced, in whatever way.
+func (h *habit) said(now time.Time) {
+	h.last = now
+	h.usual, h.silent = max(h.usual, h.silent), 0
+}
+
+// left notes that an answer said how many units are left; refused: it was a
+// refusal; made: it was the first word of the policy.
+func (h *habit) left(n int64, refused, made bool) {
+	h.onRefusals = refused && (made || h.onRefusals)
+	h.most = max(h.most, n)
+}
+
+// due reports whether the answer to a request can be expected to announce the
+// policy, after this process has used so many units within a window.
+func (h *habit) due(used int64, p *Policy) bool {
+	return !h.onRefusals && p.Quota-used <= h.most
+}
+
+// missed notes that an answer that was due said nothing of the policy.
+func (h *habit) missed() { h.silent++ }
+
+// broken reports whether the policy was not announced for longer than its
+// window, by more answers than can be chance. Where it is only announced when
+// little is left, nobody knows at which answer that is.
+func (h *habit) broken(now time.Time, p *Policy) bool {
+	window, most := p.Window, 2*h.usual
+	orDefault(&window, windowless)
+	if h.most < p.Quota/2 {
+		most += int(min(p.Quota, math.MaxInt32))
+	}
+	return now.Sub(h.last) > window && h.silent > most
+}
+
+// faded reports whether an announced policy no longer holds: nothing is heard
+// of it against the origin's habit, and no word of it binds any more.
+func (s *slot) faded(now time.Time) bool {
+	return s.source == SourceAnnounced && s.habit.broken(now, &s.terms) && !now.Before(s.ledger.until())
+}
