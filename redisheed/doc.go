@@ -29,7 +29,9 @@
 // Redis keeps of a policy does not grow with its quota.
 //
 // What comes back is shared out evenly between the processes that wait, as far
-// as each wants it, counting what each was granted in the last window.
+// as each wants it, counting what each was granted in the last window. The
+// share of one that is late, or that waits for answers before it goes on, is
+// kept for a twentieth of the window, 50 ms at least and 250 ms at most.
 //
 // # Round trips
 //
@@ -49,9 +51,10 @@
 // done once Redis is back. What could have gone over a quota is this:
 //
 //   - Redis restarted empty: nothing, where the processes that had used units
-//     are still there. The first one that notices has Redis grant nothing for
-//     half a second, in which all of them say what they have in use. What
-//     processes used that have ended since is forgotten.
+//     are still there, and ask before others do. The first one that notices has
+//     Redis grant nothing for half a second, in which all of them say what they
+//     have in use. A process that had used nothing can be granted units until
+//     then. What processes used that have ended since is forgotten.
 //   - A failover that loses the last writes: as many units as were granted in
 //     them. Of announced policies the next answer puts that right.
 //   - Going alone: nothing, where all processes lose Redis. Where some do and
@@ -60,5 +63,13 @@
 //     its slots come back within [Options].SlotLease. A request it had sent that
 //     reaches the origin later than recent answers took may be counted twice.
 //
-// A process's own clock does not matter, only how fast it goes.
+//   - A process that stands still for half a window or more between a grant and
+//     its request's arrival: that request may be counted twice.
+//
+// A process's own clock does not matter, only how fast it goes. Redis's does:
+// where it is put forward, or a replica that takes over is ahead, units come
+// back sooner by as much.
+//
+// What is kept in Redis, for those who want to read it or to join in from
+// another language, is described in docs/redis.md.
 package redisheed

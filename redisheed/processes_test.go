@@ -299,6 +299,50 @@ func (s *scene) String() string {
 		s.tally.Accepted, s.tally.Refused, s.tally.PeakInWindow, s.used, jain(s.each), s.each, s.trips, s.errors)
 }
 
+func TestAProcessKilledWithLeasesInHandStopsNobody(t *testing.T) {
+	t.Parallel()
+	const quota, window = 1000, 2 * time.Second
+	server := startServer(t)
+	o, url := origin(t, heedtest.Config{
+		Record: true, Algorithm: heedtest.SlidingWindow, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: quota, Window: window}},
+	})
+	j := job{
+		Redis: []string{server.addr}, Origin: url, Goroutines: 16, Rate: 150, // three of them: a little below the quota
+		Policies: []heed.Policy{{Name: "p", Quota: quota, Window: window}}, Options: Options{Timeout: 5 * time.Second},
+	}
+	dead, others := startWorker(t, j), []*worker{startWorker(t, j), startWorker(t, j)}
+	j.Rate = 0
+	greedy := startWorker(t, j)
+	for _, w := range append(others, dead) {
+		w.begin()
+	}
+	time.Sleep(window)
+	dead.kill()
+	killed := time.Now()
+	greedy.begin() // there is demand for all that it leaves
+	time.Sleep(2*time.Second + window + window/4)
+	accepted := 0
+	from := killed.Add(2 * time.Second).Sub(o.Began())
+	for _, e := range o.Events() {
+		if e.Accepted && e.Arrival >= from && e.Arrival < from+window+window/4 {
+			accepted++
+		}
+	}
+	for _, w := range append(others, greedy) {
+		if wt := w.stop(); wt.Errors > 0 || wt.Longest > 2*window {
+			t.Errorf("%+v", wt)
+		}
+	}
+	tally := o.Tally()
+	t.Logf("%d accepted in a window and a quarter that begin 2 s after it, %d refused in all, peak %d", accepted, tally.Refused, tally.PeakInWindow)
+	if tally.Refused > 0 || tally.PeakInWindow > quota {
+		t.Errorf("%d refused, at most %d in a window", tally.Refused, tally.PeakInWindow)
+	}
+	if accepted < quota*9/10 {
+		t.Errorf("%d accepted in a window, want about %d", accepted, quota)
+	}
+}
+
 // That nothing is refused must hold however busy the machine is. That all is
 // used, and evenly, takes processes that run when it is their turn: a scene
 // that goes otherwise is played again.
