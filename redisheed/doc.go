@@ -55,10 +55,13 @@
 //     Redis grant nothing for half a second, in which all of them say what they
 //     have in use. A process that had used nothing can be granted units until
 //     then. What processes used that have ended since is forgotten.
+//
 //   - A failover that loses the last writes: as many units as were granted in
 //     them. Of announced policies the next answer puts that right.
+//
 //   - Going alone: nothing, where all processes lose Redis. Where some do and
 //     others do not, their shares.
+//
 //   - A process that dies: its units stay spent until their window has passed,
 //     its slots come back within [Options].SlotLease. A request it had sent that
 //     reaches the origin later than recent answers took may be counted twice.

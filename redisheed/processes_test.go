@@ -31,8 +31,13 @@ func TestMain(m *testing.M) {
 		work(job)
 		return
 	}
+	redis.SetLogger(quietly{}) // of connections to servers that are down on purpose
 	os.Exit(m.Run())
 }
+
+type quietly struct{}
+
+func (quietly) Printf(context.Context, string, ...any) {}
 
 // A job is what a worker does: send requests from so many goroutines until
 // its standard input ends. It then writes a tally to its standard output.
