@@ -182,6 +182,9 @@ func (b *book) hear(now time.Time, q *question, first *ask, r *reply) []heed.New
 		news = append(news, heed.News{Origin: b.name.origin, Reset: true, Ask: true})
 	}
 	b.birth, b.resets = r.birth, r.resets
+	if r.pause > 0 || r.whole > 0 {
+		b.emptyHand(now)
+	}
 	if r.pause > 0 {
 		news = append(news, heed.News{Origin: b.name.origin, Partition: b.name.partition, Pause: r.pause, Doubt: r.doubt})
 	}
