@@ -547,6 +547,9 @@ func (l *ledger) noticeReset(now, start time.Time, c *charge, p *Policy, s state
 	case shapeSliding:
 		return // learnShape knows better
 	case shapeRefill:
+		if s.remaining-l.most < p.Quota/4 { // what has come back steadily, and a new count begins
+			return
+		}
 		l.shape = shapeReset
 	}
 	l.gains = 0
