@@ -325,8 +325,11 @@ func (l *ledger) lastUnit(now time.Time, p *Policy) time.Time {
 			reset = at
 		}
 	}
-	if l.sparing(p) && !l.flows() {
+	switch {
+	case l.sparing(p) && !l.flows():
 		return latest(l.until(), now)
+	case l.down && l.shape == shapeSliding: // rounding always costs
+		return latest(reset, now)
 	}
 	ahead := reset.Sub(now) - l.quickest
 	if l.grain <= 0 || reset.Sub(now) <= 0 || p.Window > 0 && p.Quota*int64(l.grain) < int64(p.Window) {
