@@ -31,12 +31,20 @@ type Announcement struct {
 	// Global reports that a refusal holds for the whole partition, whatever
 	// Bucket it names.
 	Global bool
+	// PerRoute names those of Policies and Limits that every route of the API
+	// has to itself: requests of one method to paths of one shape.
+	PerRoute []string
+	// Route reports that a refusal holds for the route of the request only.
+	Route bool
 	// Cached reports that the response came out of a cache, so that it cost
 	// no quota and what it announces is out of date (draft-11, section 7.3).
 	// Policies and Limits are empty then.
 	Cached bool
 	// Date is the response's own clock, where it has limits; zero: not said.
 	Date time.Time `json:",omitzero"`
+
+	majors []string // as Dialect.Majors
+	named  bool     // as Dialect.Named
 }
 
 // ParseAnnouncement returns what a response received at now says about limits:
@@ -104,7 +112,8 @@ func (a *Announcement) parseBody(origin string, resp *http.Response, body []byte
 func announcementOf(origin string, status int, h http.Header, body []byte, now time.Time, own []Dialect) Announcement {
 	// Most responses say nothing about limits. They are told by the names of
 	// their fields alone.
-	fields := limitFields(h, nil)
+	var buf [12]string
+	fields := limitFields(h, buf[:0])
 	if len(fields) == 0 && len(own) == 0 && status < 400 {
 		return Announcement{Cached: fromCache(h)}
 	}
@@ -143,7 +152,7 @@ func readAnnouncement(origin string, status int, h http.Header, fields []string,
 	readDialects(origin, status, h, fields, body, date, now, own, &a)
 	if fromCache(h) {
 		// It cost nothing, and is about the past (draft-11, section 7.3).
-		a.Policies, a.Limits, a.Dialect, a.Bucket = nil, nil, "", ""
+		a.Policies, a.Limits, a.PerRoute, a.Dialect, a.Bucket = nil, nil, nil, "", ""
 		a.Cached = true
 	}
 	if len(body) > 0 && isProblem(h) {

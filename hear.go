@@ -124,22 +124,29 @@ func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement, fir
 	if !a.Date.IsZero() {
 		p.origin.clock.hear(now, pm.start, a.Date)
 	}
+	if p.origin.majors == nil {
+		p.origin.majors = a.majors
+	}
+	if first {
+		p.hearNames(now, pm, a)
+	}
 	for _, pol := range a.Policies {
 		if pol.Unit == "" {
 			pol.Unit = UnitRequests
 		}
 		pol.Burst = 0
-		bucket := p.bucketOf(pm, a, pol.Name, pol.PartitionKey)
-		if bucket != "" {
-			buckets = append(buckets, bucket)
+		name := p.bucketNamed(pm, a, pol.Name, pol.PartitionKey)
+		if name != "" {
+			buckets = append(buckets, name)
 		}
-		p.announced(now, pol, bucket)
+		p.announced(now, pol, p.origin.ownBuckets(name, pm.path))
 	}
 	for _, lim := range a.Limits {
-		bucket := p.bucketOf(pm, a, lim.Policy, lim.PartitionKey)
-		if bucket != "" {
-			buckets = append(buckets, bucket)
+		name := p.bucketNamed(pm, a, lim.Policy, lim.PartitionKey)
+		if name != "" {
+			buckets = append(buckets, name)
 		}
+		bucket := p.origin.ownBuckets(name, pm.path)
 		s := p.limited(bucket, &lim)
 		made := s == nil || s.habit.last.Equal(now) && s.ledger.said.IsZero()
 		if s == nil {
@@ -195,7 +202,11 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 		return
 	}
 	c := pm.charge(s)
-	s.settle(now, pm.start, c)
+	if a.Refused && lim.Remaining == 0 {
+		s.settleRefused(now, pm.start, c)
+	} else {
+		s.settle(now, pm.start, c)
+	}
 	if s.ledger.said.IsZero() {
 		s.ledger.adopt(now, p.learner.accepted, lim.Remaining, &s.terms)
 	}
@@ -235,15 +246,19 @@ func (pm *Permit) charge(s *slot) *charge {
 	return &charge{slot: s, settled: true, sent: s.ledger.sent, answered: s.ledger.answered, epoch: s.ledger.epoch}
 }
 
-// mostSlots bounds what a server can have heed remember per partition.
-const mostSlots = 64
+// mostSlots bounds the policies for all requests that a server can have heed
+// remember per partition, and mostBudgets those together with the budgets of some.
+const (
+	mostSlots   = 64
+	mostBudgets = 256
+)
 
 // announced returns the slot of a policy that was announced, made or changed
 // to fit; nil where there are too many.
 func (p *partition) announced(now time.Time, pol Policy, bucket string) *slot {
 	s := p.slotIn(bucket, pol.Name, pol.PartitionKey)
 	switch {
-	case s == nil && len(p.slots) >= mostSlots:
+	case s == nil && !p.hasRoom(now, bucket):
 		return nil
 	case s == nil:
 		s = newSlot(pol, SourceAnnounced)
@@ -351,7 +366,7 @@ func (p *partition) asked(now time.Time, pm *Permit, a *Announcement, l *lane) {
 			key = t.known[key]
 		}
 		p.learnRoute(now, pm, key)
-		l = p.lane(now, key)
+		l = p.lane(now, p.origin.ownBuckets(key, pm.path))
 	}
 	e := Event{Cause: CausePause, Wait: a.RetryAfter, Timed: true}
 	if most := p.origin.limits.MaxRetryAfter; e.Wait > most {
@@ -419,7 +434,7 @@ func (p *partition) hintBeside(pm *Permit, a *Announcement) time.Duration {
 // is nil the partition, for a 503 the origin.
 func (p *partition) refusedUntil(now time.Time, pm *Permit, hint time.Duration, fresh, whole bool, inARow int, a *Announcement, l, counted *lane) {
 	o := p.origin
-	if a.RetryAfter <= 0 && !whole {
+	if a.RetryAfter <= 0 && !whole && !a.Global {
 		if hint = p.hintBeside(pm, a); hint <= 0 {
 			return // the ledgers have it from the fields
 		}

@@ -92,7 +92,7 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 			p.openBucket(now, s.bucketName)
 			p.news = true
 		}
-		if s.source == SourceAnnounced && s.bucketName == "" && p.shared.judges() {
+		if p.shared.judges(s) {
 			continue
 		}
 		n := p.cost(s, a)
@@ -294,7 +294,7 @@ func (p *partition) smoothTo(now time.Time, m *smoother, l *lane, n, units int64
 		if !s.enforced() || (s.bucketName == "") != (l == nil) || !s.holds(l) {
 			continue
 		}
-		pace := s.pace(now, s.usual(n, units), sm)
+		pace := p.paceOf(s, now, s.usual(n, units), sm)
 		if s.policy.Unit == UnitContentBytes && s.estimate > 0 {
 			pace /= float64(s.estimate)
 		}
@@ -302,7 +302,7 @@ func (p *partition) smoothTo(now time.Time, m *smoother, l *lane, n, units int64
 			pace = max(pace, 1/(0.99*p.origin.limits.MaxRetryAfter.Seconds()))
 		}
 		if pace < least {
-			least, interval, policy = pace, micro(sm, s.policy.Window), s.policy.Name
+			least, interval, policy = pace, s.micro(sm), s.policy.Name
 		}
 	}
 	m.set(now, least, interval, policy, sm.always())

@@ -23,6 +23,7 @@ type ledger struct {
 	said     time.Time // when the origin last said what remains …
 	saidOf   int64     // … and of which request: sent, when it was
 	others   float64   // units a second that others were seen to use lately
+	appetite float64   // … as a multiple of what would use up in time what is left
 	fresh    bool      // the epoch began after a stop: the quota is presumed whole
 	inEpoch  int64     // units sent in this epoch
 	sent     int64     // units ever sent …
@@ -44,6 +45,7 @@ type ledger struct {
 	shape     shape
 	piecemeal bool // after a stop the quota was not whole again, though the reset had passed
 
+	base    int64 // of a sliding window: what was left and in use when that was said last
 	foreign int64 // of a sliding window: units others use
 	fits    int   // answers in a row that speak for a sliding window
 	gains   int   // answers that speak for a steady refill
@@ -77,6 +79,10 @@ const othersMatter = 0.02
 
 // trust is the share of a steady refill that is counted on between answers.
 const trust = 0.9
+
+// shareable is the quota from which on one unit that is left over matters less
+// than that several go for it at once.
+const shareable = 20
 
 // unlimited is the room where nothing is known that would bound it.
 const unlimited = math.MaxInt64 / 4
@@ -143,9 +149,16 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 	case now.Before(l.closed):
 		return 0
 	case l.shape == shapeSliding:
-		return p.Quota - l.own.used(now, p.Window) - l.foreignNow(now, p) - l.reserve(now, p)
+		used := l.own.used(now, p.Window)
+		room := p.Quota - used - l.foreignNow(now, p) - l.reserve(now, p)
+		if l.othersSeen && now.Sub(l.said) < p.Window {
+			room = min(room, l.base-used-l.reserve(now, p))
+		}
+		return room
 	case l.stated && l.shape == shapeRefill:
 		return min(l.left+int64(now.Sub(l.said).Seconds()*l.refill(p)), p.Quota)
+	case l.stated && l.othersSeen && p.Quota >= shareable:
+		return l.shared(now)
 	case l.stated:
 		return l.left
 	case p.Quota == 0:
@@ -158,6 +171,26 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 		room = max(room, p.Quota-l.inEpoch)
 	}
 	return room
+}
+
+// shared returns what is left of a window that others use too: less than was
+// said, for they have gone on since, the more the more was left. The last unit
+// is the one that several go for.
+func (l *ledger) shared(now time.Time) int64 {
+	left := float64(l.left)
+	if end := l.until(); left > 0 && end.After(now) && now.After(l.said) {
+		left *= math.Pow(end.Sub(now).Seconds()/end.Sub(l.said).Seconds(), l.appetite)
+	}
+	return int64(left) - 1
+}
+
+// seen returns how many units are left as the origin's latest word and this
+// process's own use since tell.
+func (l *ledger) seen(now time.Time, p *Policy) int64 {
+	if l.shape == shapeSliding && now.Sub(l.said) < p.Window {
+		return l.base - l.own.used(now, p.Window)
+	}
+	return l.room(now, p)
 }
 
 // free returns the instant from which n units may be sent, as far as is
@@ -323,7 +356,7 @@ func (l *ledger) settle(now, start time.Time, c *charge, p *Policy) {
 // by itself.
 func (l *ledger) anew() {
 	l.stated, l.fresh, l.left, l.inEpoch = false, true, 0, 0
-	l.others, l.othersSeen, l.foreign = 0, false, 0
+	l.others, l.appetite, l.othersSeen, l.foreign = 0, 0, false, 0
 }
 
 // hear takes in what the answer to the request c, sent at start, says at now.
@@ -385,6 +418,9 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 		l.left, l.most = min(least, r), r
 	default:
 		l.left, l.most = min(max(l.room(now, p), least), r), r
+	}
+	if c.sent >= l.saidOf && p.Window > 0 {
+		l.base = (r+least)/2 + l.own.used(now, p.Window)
 	}
 	l.stated, l.said, l.saidOf = true, now, max(l.saidOf, c.sent)
 	if r > 0 {
@@ -502,12 +538,20 @@ func (l *ledger) noticeOthers(now time.Time, p *Policy, c *charge, r int64) {
 	if c.sent < l.saidOf || d <= 0 {
 		return
 	}
+	if l.shape == shapeSliding {
+		l.othersSeen = float64(l.foreign) > float64(p.Quota)*othersMatter
+		return
+	}
 	span := p.Window / 2
 	if span <= 0 {
 		span = defaultMinBackoff
 	}
 	seen := float64(max(l.left-r, 0)) / d.Seconds()
-	l.others += (seen - l.others) * -math.Expm1(-d.Seconds()/span.Seconds())
+	weight := -math.Expm1(-d.Seconds() / span.Seconds())
+	l.others += (seen - l.others) * weight
+	if end := l.until(); end.After(now) && l.left > 0 {
+		l.appetite += (seen*end.Sub(l.said).Seconds()/float64(l.left) - l.appetite) * weight
+	}
 	if float64(p.Quota)*othersMatter > l.others*2*span.Seconds() {
 		l.othersSeen = false
 	} else if seen > 0 {

@@ -58,19 +58,24 @@ type Question struct {
 	Cost      Cost
 
 	// Policies are those configured for the origin; those of units that nobody
-	// can count are to be passed over. Announced ones are not among them: the
-	// ledger has those from [Heard] and judges them too. What a process learns
-	// from refusals alone it keeps to itself.
+	// can count are to be passed over. What a process learns from refusals
+	// alone it keeps to itself.
 	Policies []Policy
+
+	// Announced are the policies that the origin announced to this process. The
+	// ledger judges them too, and those it has from others by [Heard], as their
+	// announcements say.
+	Announced []Policy
 
 	// These hold for the origin over all its partitions; zero: no limit.
 	MinInterval   time.Duration // between two starts
 	MinPause      time.Duration // between one end and the next start, so one at a time
 	MaxConcurrent int           // requests in flight
 
-	// Ahead is how many more requests wait behind this one in this process. A
-	// ledger may take units for them in advance.
-	Ahead int
+	// Waiting is how many more requests wait behind this one in this process,
+	// and Ahead how many of them could go along with it: a ledger may take
+	// units for those in advance.
+	Waiting, Ahead int
 
 	// NoWait says that the request does not come back where it is refused.
 	NoWait bool

@@ -36,7 +36,7 @@ func readmeBlocks(t *testing.T, language string) []string {
 // readmePackages are those the README's snippets use.
 var readmePackages = map[string]string{
 	"context": "context", "errors": "errors", "heed": "github.com/heedhttp/heed", "http": "net/http", "io": "io",
-	"log": "log", "strconv": "strconv", "time": "time",
+	"log": "log", "redis": "github.com/redis/go-redis/v9", "redisheed": "github.com/heedhttp/heed/redisheed", "strconv": "strconv", "time": "time",
 }
 
 // readmeProgram makes a snippet something that compiles: it may be a whole file, or

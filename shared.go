@@ -3,6 +3,7 @@ package heed
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/http"
 	"time"
 )
@@ -51,8 +52,35 @@ func (p *partition) judgeShared(now time.Time, a *ask, v *verdict) {
 
 // judges reports whether announced policies are the ledger's business: it
 // knows what other processes heard and sent, which to this one's books is
-// other people's use.
-func (s *sharing) judges() bool { return s != nil && s.lost == nil }
+// other people's use. Budgets that hold some requests alone, which every
+// process has to find out for itself, stay its own.
+func (s *sharing) judges(sl *slot) bool {
+	return s != nil && s.lost == nil && sl.source == SourceAnnounced && sl.bucketName == ""
+}
+
+// paceOf is a slot's pace. Where the ledger judges it, this process's books
+// take what other processes of ours send for other people's use, and have it
+// make way for them: the pace is then that of the whole quota, and who gets
+// how much of it is the ledger's business.
+func (p *partition) paceOf(s *slot, now time.Time, waiting int64, sm *Smoothing) float64 {
+	if !p.shared.judges(s) {
+		return s.pace(now, waiting, sm)
+	}
+	t := &s.terms
+	if sm.Off || t.Unit == UnitConcurrentRequests || t.Window == 0 || t.Quota == 0 {
+		return math.Inf(1)
+	}
+	left := t.Quota
+	if p.shared.left >= 0 {
+		left = min(left, p.shared.left)
+	}
+	if !s.paced(now, t.Window, float64(waiting), float64(left), sm) {
+		s.plan = plan{}
+		return math.Inf(1)
+	}
+	s.plan.from = now
+	return sm.Velocity * float64(t.Quota) / t.Window.Seconds()
+}
 
 // price is what a costs, in the ledger's terms.
 func (p *partition) price(a *ask) Cost {
@@ -69,14 +97,30 @@ func (p *partition) price(a *ask) Cost {
 	}
 }
 
+// ahead is how many of those behind the head of the queue could go along with
+// it, as far as this process can tell.
+func (p *partition) ahead(now time.Time) int {
+	n := p.queued() - 1
+	if o := &p.opening; o.limit > 0 {
+		n = min(n, o.limit-o.flying-1)
+	}
+	if l := p.smoother.limiter; l != nil {
+		n = min(n, int(l.TokensAt(now))-1)
+	}
+	return max(n, 0)
+}
+
 func (p *partition) question(a *ask) *Question {
 	o, l := p.origin, p.origin.limits
 	q := &Question{
 		Origin: o.name, Partition: p.shared.key, Cost: p.price(a),
 		MinInterval: max(l.MinInterval, a.opts.minInterval), MinPause: l.MinPause, MaxConcurrent: l.MaxConcurrent,
-		Ahead: max(p.queued()-1, 0), NoWait: a.opts.noWait, Latency: p.slowest, MaxWait: l.MaxRetryAfter,
+		Waiting: max(p.queued()-1, 0), Ahead: p.ahead(time.Now()), NoWait: a.opts.noWait, Latency: p.slowest, MaxWait: l.MaxRetryAfter,
 	}
 	for _, s := range p.slots {
+		if s.source == SourceAnnounced && s.bucketName == "" && s.enforced() {
+			q.Announced = append(q.Announced, s.policy)
+		}
 		if s.source == SourceConfigured {
 			q.Policies = append(q.Policies, s.policy)
 		}

@@ -250,6 +250,19 @@ func (s *slot) settle(now, start time.Time, c *charge) {
 	}
 }
 
+// settleRefused says that c's request was refused: what it took is in nobody's
+// use, save where the origin counts refused requests, which what it says of
+// this policy will show.
+func (s *slot) settleRefused(now, start time.Time, c *charge) {
+	if c.settled || s.policy.Unit == UnitConcurrentRequests || s.bucket != nil {
+		s.settle(now, start, c)
+		return
+	}
+	c.settled = true
+	s.ledger.own.refund(c.n)
+	s.ledger.answered += c.n
+}
+
 // over says that c's request is over, bodies and all; bytes is what they held.
 func (s *slot) over(now, start time.Time, c *charge, bytes int64) {
 	s.settle(now, start, c)

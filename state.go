@@ -15,6 +15,7 @@ type origin struct {
 	name string
 
 	bodies []*Dialect // that read the bodies of its answers; never changed
+	majors []string   // segments of a path that tell budgets of one name apart
 
 	mu         sync.Mutex
 	gone       bool // forgotten: look the origin up again
@@ -40,6 +41,8 @@ type origin struct {
 	nested    bool          // warned that a request waits for what its parent holds
 	known     []knownPolicy // announced, for partitions to come
 	routes    *routes       // which requests belong to which budget; nil: there is but one
+	stated    *routes       // which policies answers have stated by name, as long as they hold all; nil: none
+	named     bool          // the names of policies are budgets
 	opened    bool          // met, and announced nothing: partitions to come need not scout
 
 	pending []Event // to be told once the lock is free
@@ -263,6 +266,7 @@ func (o *origin) reset(now time.Time) {
 	o.resume(now)
 	o.backoff, o.lastStart, o.lastEnd, o.interval = backoff{}, time.Time{}, time.Time{}, 0
 	o.known, o.opened, o.waited, o.warned, o.nested = nil, false, 0, false, false
+	o.stated, o.named = nil, false
 	if o.routes != nil {
 		o.routes = nil
 		o.sort(now)

@@ -24,7 +24,10 @@ type grant struct {
 var _ heed.Grant = (*grant)(nil)
 
 // flights is the grants without an answer, oldest first.
-type flights struct{ oldest, youngest *grant }
+type flights struct {
+	oldest, youngest *grant
+	n                int64
+}
 
 func (f *flights) add(g *grant) {
 	g.older, g.younger = f.youngest, nil
@@ -34,9 +37,11 @@ func (f *flights) add(g *grant) {
 		f.youngest.younger = g
 	}
 	f.youngest = g
+	f.n++
 }
 
 func (f *flights) remove(g *grant) {
+	f.n--
 	if g.older == nil {
 		f.oldest = g.younger
 	} else {
@@ -143,10 +148,16 @@ func (g *grant) settle(at time.Time, free bool) {
 	if g.bytes {
 		c.Bytes = 0 // not yet
 	}
-	late := b.clock.now(at) - g.x
-	b.usedUntil(at, c, g.x)
-	if b.limits != nil && b.limits.window > 0 && late > b.limits.window/100 {
-		b.flushBy(at.Add(time.Duration(b.limits.window/4) * time.Microsecond))
+	y := b.usedUntil(at, c, g.x)
+	if b.limits == nil || b.limits.window == 0 {
+		return
+	}
+	window := time.Duration(b.limits.window) * time.Microsecond
+	switch {
+	case y > g.x: // else its units come back too soon
+		b.flushBy(at.Add(window / 8))
+	case y < g.x && b.clients > 1: // else others wait for them longer than they need
+		b.flushBy(at.Add(window - window/8))
 	}
 }
 

@@ -58,7 +58,7 @@ func (m *Limit) ask(ctx context.Context) (*book, *ask, error) {
 		unit = heed.UnitRequests
 	}
 	n := heed.CostOf(ctx, m.p.Unit, 1)
-	a := &ask{need: 1, queue: true, plain: true}
+	a := &ask{need: 1, want: 1, queue: true, plain: true}
 	b.mu.Lock()
 	a.limits = b.settle(&limits{cost: heed.Cost{Requests: n}, list: []limit{{idOf(m.p.Name, m.p.PartitionKey), 'r', m.p.Quota, micros(m.p.Window), m.p.Burst}}})
 	b.mu.Unlock()
@@ -191,7 +191,7 @@ func (b *book) check(ctx context.Context, a *ask) (got, error) {
 	}
 	q := &question{Do: "check", Birth: b.birth, Need: 1, Imm: 1, Latency: micros(a.latency)}
 	m := a.limits
-	q.Limits, q.MinInterval, q.MinPause, q.MaxInFlight = m.list, m.iv, m.mp, m.mc
+	q.Limits, q.Announced, q.MinInterval, q.MinPause, q.MaxInFlight = m.list, m.heard, m.iv, m.mp, m.mc
 	q.Requests, q.Bytes, q.Concurrent = m.cost.Requests, m.cost.Bytes, m.cost.Concurrent
 	b.mu.Unlock()
 	r, err := b.l.run(ctx, b.name.origin, b.name.partition, q, nil)

@@ -2,6 +2,7 @@ package redisheed
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"testing"
 	"time"
@@ -12,49 +13,68 @@ import (
 var fourASecond = heed.Policy{Name: "four", Quota: 4, Window: time.Second}
 
 // near fails the test unless d is want, or later by no more than late.
-func near(t *testing.T, what string, d, want, late time.Duration) {
+func near(t testing.TB, what string, d, want, late time.Duration) {
 	t.Helper()
-	if !realTime { // others have the machine too: early is wrong, late is not
-		late += 10 * time.Second
-	}
 	if d < want || d > want+late {
 		t.Errorf("%s took %v, want %v to %v", what, d, want, want+late)
 	}
 }
 
-// late is how much later than it must a test on a busy machine may see
-// something happen.
-const late = 150 * time.Millisecond
+// atOnce is by when a test on a busy machine must have seen what happens at
+// once: long before anything would happen by itself.
+const atOnce = 3 * time.Second
+
+// quickest runs f a few times, which returns how much later than it must
+// something was, and fails the test unless that was a little once: the machine
+// may be late every now and then, the ledger never.
+func quickest(t *testing.T, what string, f func() time.Duration) {
+	t.Helper()
+	const little = 50 * time.Millisecond
+	least := time.Hour
+	for i := 0; i < 5 && least > little && !t.Failed(); i++ {
+		least = min(least, f())
+	}
+	if least > little {
+		t.Errorf("%s was %v late", what, least)
+	}
+}
 
 func TestFourAtOnceAndTheFifthAfterTheWindow(t *testing.T) {
 	for name, processes := range map[string]int{"one process": 1, "two processes": 2} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			c := anyServer(t)
-			var limits []*Limit
-			for range processes {
-				limits = append(limits, newLedger(t, c, Options{}).Limit("key", fourASecond))
-			}
-			began := time.Now()
-			for i := range 4 {
-				left, err := limits[i%processes].Acquire(t.Context())
-				if err != nil {
+			quickest(t, "the fifth", func() time.Duration {
+				var limits []*Limit
+				key := rand.Text()
+				for range processes {
+					limits = append(limits, newLedger(t, c, Options{}).Limit(key, fourASecond))
+				}
+				began := time.Now()
+				for i := range 4 {
+					left, err := limits[i%processes].Acquire(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					if left != int64(3-i) {
+						t.Errorf("after %d of 4, %d remain", i+1, left)
+					}
+				}
+				first := time.Since(began)
+				near(t, "acquiring four", first, 0, fourASecond.Window)
+				if _, err := limits[4%processes].Acquire(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				if left != int64(3-i) {
-					t.Errorf("after %d of 4, %d remain", i+1, left)
-				}
-			}
-			first := time.Since(began)
-			near(t, "acquiring four", first, 0, late)
-			if _, err := limits[4%processes].Acquire(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			near(t, "acquiring the fifth", time.Since(began), time.Second, first+late)
+				fifth := time.Since(began)
+				near(t, "acquiring the fifth", fifth, fourASecond.Window, atOnce)
+				return fifth - fourASecond.Window
+			})
 		})
 	}
 }
 
 func TestImmediateModeSaysTheExactWait(t *testing.T) {
+	t.Parallel()
 	c := anyServer(t)
 	one, two := newLedger(t, c, Options{}).Limit("key", fourASecond), newLedger(t, c, Options{}).Limit("key", fourASecond)
 	began := time.Now()
@@ -64,10 +84,13 @@ func TestImmediateModeSaysTheExactWait(t *testing.T) {
 		}
 	}
 	took := time.Since(began)
-	time.Sleep(300 * time.Millisecond)
+	time.Sleep(100 * time.Millisecond)
+	var slowest time.Duration
 	for i, l := range []*Limit{two, one, one} { // the last without asking Redis
 		asked := time.Since(began)
 		_, err := l.Acquire(heed.NoWait(t.Context()))
+		answered := time.Since(began)
+		slowest = max(slowest, answered-asked)
 		var limit *heed.LimitError
 		if !errors.As(err, &limit) || !errors.Is(err, heed.ErrLimited) {
 			t.Fatalf("%d: %v", i, err)
@@ -75,16 +98,16 @@ func TestImmediateModeSaysTheExactWait(t *testing.T) {
 		if limit.Origin != "key" || limit.Policy != "four" || limit.Reason != heed.ReasonNoWait || limit.Cause != heed.CausePolicy {
 			t.Errorf("%d: %+v", i, limit)
 		}
-		answered := time.Since(began)
-		if limit.Wait < time.Second-answered || limit.Wait > time.Second-asked+took+10*time.Millisecond {
+		if limit.Wait < fourASecond.Window-answered || limit.Wait > fourASecond.Window-asked+took+slowest+time.Millisecond {
 			t.Errorf("%d: after %v it says to wait %v", i, asked, limit.Wait)
 		}
 	}
 }
 
 func TestCheckLeavesTheCountAsItWas(t *testing.T) {
+	t.Parallel()
 	c := anyServer(t)
-	l := newLedger(t, c, Options{}).Limit("key", fourASecond)
+	l := newLedger(t, c, Options{}).Limit("key", heed.Policy{Quota: 4, Window: time.Hour})
 	for range 3 {
 		d, err := l.Check(t.Context())
 		if err != nil || !d.Allowed || d.Remaining != 4 || d.Wait != 0 || d.Cause != heed.CauseNone {
@@ -102,8 +125,10 @@ func TestCheckLeavesTheCountAsItWas(t *testing.T) {
 }
 
 func TestStatisticsLeaveOutWhatHasExpired(t *testing.T) {
+	t.Parallel()
 	c := anyServer(t)
-	l := newLedger(t, c, Options{}).Limit("key", fourASecond)
+	const window = 2 * time.Second
+	l := newLedger(t, c, Options{}).Limit("key", heed.Policy{Quota: 4, Window: window})
 	acquire := func() {
 		t.Helper()
 		if _, err := l.Acquire(t.Context()); err != nil {
@@ -118,24 +143,29 @@ func TestStatisticsLeaveOutWhatHasExpired(t *testing.T) {
 		}
 		return s
 	}
+	began := time.Now()
 	acquire()
-	time.Sleep(600 * time.Millisecond)
+	first := time.Now() // at the latest, but for what it took to ask
+	slack := first.Sub(began) + 2*time.Millisecond
+	time.Sleep(window / 2)
 	acquire()
 	acquire()
 	if s := stats(); s.Used != 3 || s.Remaining != 1 || s.Quota != 4 || s.Next != 0 || s.Processes != 1 {
 		t.Errorf("%+v", s)
 	}
 	acquire()
-	if s := stats(); s.Used != 4 || s.Next <= 0 || s.Next > 400*time.Millisecond {
+	asked := time.Now()
+	if s := stats(); s.Used != 4 || s.Next <= 0 || s.Next > first.Add(window+slack).Sub(asked) {
 		t.Errorf("%+v", s)
 	}
-	time.Sleep(500 * time.Millisecond)
+	time.Sleep(time.Until(first.Add(window + window/50)))
 	if s := stats(); s.Used != 3 || s.Remaining != 1 {
 		t.Errorf("%+v", s)
 	}
 }
 
 func TestResetFreesThoseWhoWaitInAllProcesses(t *testing.T) {
+	t.Parallel()
 	c := anyServer(t)
 	hour := heed.Policy{Quota: 1, Window: time.Hour}
 	one, two := newLedger(t, c, Options{}).Limit("key", hour), newLedger(t, c, Options{}).Limit("key", hour)
@@ -158,24 +188,26 @@ func TestResetFreesThoseWhoWaitInAllProcesses(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	near(t, "the reset", time.Since(reset), 0, late)
+	near(t, "the reset", time.Since(reset), 0, atOnce)
 }
 
 func TestADeadlineThatCannotBeKeptIsRefusedAtOnce(t *testing.T) {
+	t.Parallel()
 	c := anyServer(t)
 	l := newLedger(t, c, Options{}).Limit("key", heed.Policy{Name: "one", Quota: 1, Window: 10 * time.Second})
 	if _, err := l.Acquire(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
-	began := time.Now()
 	_, err := l.Acquire(ctx)
+	if ctx.Err() != nil {
+		t.Error("it was refused at its deadline")
+	}
 	var limit *heed.LimitError
-	if !errors.As(err, &limit) || !errors.Is(err, context.DeadlineExceeded) || limit.Wait < 9*time.Second || limit.Origin != "key" {
+	if !errors.As(err, &limit) || !errors.Is(err, context.DeadlineExceeded) || limit.Wait < 7*time.Second || limit.Origin != "key" {
 		t.Errorf("%v", err)
 	}
-	near(t, "refusing it", time.Since(began), 0, late)
 	ctx2, cancel2 := context.WithCancelCause(t.Context())
 	gaveUp := errors.New("gave up")
 	time.AfterFunc(50*time.Millisecond, func() { cancel2(gaveUp) })
@@ -185,34 +217,48 @@ func TestADeadlineThatCannotBeKeptIsRefusedAtOnce(t *testing.T) {
 }
 
 func TestABucketGivesItsBurstAndThenItsRate(t *testing.T) {
+	t.Parallel()
 	c := anyServer(t)
-	l := newLedger(t, c, Options{}).Limit("key", heed.Policy{Quota: 20, Window: time.Second, Burst: 5})
-	began := time.Now()
-	for range 15 {
-		if _, err := l.Acquire(t.Context()); err != nil {
-			t.Fatal(err)
+	l := newLedger(t, c, Options{})
+	quickest(t, "the last of 15 units of a bucket of 5 refilled at 20 a second", func() time.Duration {
+		limit := l.Limit(rand.Text(), heed.Policy{Quota: 20, Window: time.Second, Burst: 5})
+		began := time.Now()
+		for range 15 {
+			if _, err := limit.Acquire(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	near(t, "15 units of a bucket of 5 refilled at 20 a second", time.Since(began), 500*time.Millisecond, late)
+		took := time.Since(began)
+		near(t, "acquiring them", took, 500*time.Millisecond, atOnce)
+		return took - 500*time.Millisecond
+	})
 }
 
 func TestACostAboveTheQuotaTakesItAll(t *testing.T) {
+	t.Parallel()
 	c := anyServer(t)
-	one, two := newLedger(t, c, Options{}).Limit("key", fourASecond), newLedger(t, c, Options{}).Limit("key", fourASecond)
-	if _, err := one.Acquire(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	began := time.Now()
-	if left, err := two.Acquire(heed.WithCost(t.Context(), heed.UnitRequests, 9)); err != nil || left != 0 {
-		t.Fatal(left, err)
-	}
-	near(t, "the whole quota", time.Since(began), time.Second-50*time.Millisecond, late)
-	if left, err := one.Acquire(heed.WithCost(t.Context(), heed.UnitRequests, 0)); err != nil || left != 0 {
-		t.Error("what costs nothing: ", left, err)
-	}
+	a, b := newLedger(t, c, Options{}), newLedger(t, c, Options{})
+	quickest(t, "the whole quota", func() time.Duration {
+		key := rand.Text()
+		one, two := a.Limit(key, fourASecond), b.Limit(key, fourASecond)
+		began := time.Now()
+		if _, err := one.Acquire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if left, err := two.Acquire(heed.WithCost(t.Context(), heed.UnitRequests, 9)); err != nil || left != 0 {
+			t.Fatal(left, err)
+		}
+		took := time.Since(began)
+		near(t, "acquiring it", took, fourASecond.Window, atOnce)
+		if left, err := one.Acquire(heed.WithCost(t.Context(), heed.UnitRequests, 0)); err != nil || left != 0 {
+			t.Error("what costs nothing: ", left, err)
+		}
+		return took - fourASecond.Window
+	})
 }
 
 func TestBadPoliciesAreErrors(t *testing.T) {
+	t.Parallel()
 	c := anyServer(t)
 	l := newLedger(t, c, Options{})
 	for _, p := range []heed.Policy{

@@ -1,6 +1,7 @@
 package redisheed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,81 +10,137 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/heedhttp/heed"
+	"github.com/heedhttp/heed/heedtest"
 	"github.com/redis/go-redis/v9"
 )
 
-// A recorder notes when units were used.
-type recorder struct {
-	mu   sync.Mutex
-	at   []time.Time
-	errs []error
-	slow time.Duration // the longest call
+const (
+	lostQuota  = 40
+	lostWindow = 2 * time.Second
+)
+
+var lostPolicy = heed.Policy{Name: "p", Quota: lostQuota, Window: lostWindow}
+
+// A crowd is clients, each as in a process of its own, that ask one origin for
+// all they can get. The origin counts and announces nothing, and refuses only
+// what is far more than lostPolicy allows.
+type crowd struct {
+	t      testing.TB
+	origin *heedtest.Origin
+	ctx    context.Context
+	cancel func()
+	wg     sync.WaitGroup
+
+	mu      sync.Mutex
+	errs    []error
+	longest time.Duration // of a call
 }
 
-func (r *recorder) note(began time.Time, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now := time.Now()
-	r.slow = max(r.slow, now.Sub(began))
+func newCrowd(t testing.TB) *crowd {
+	c := &crowd{t: t, origin: heedtest.NewOrigin(heedtest.Config{
+		Dialect: heedtest.Silent, Record: true, Latency: heedtest.RoundTrip(2 * time.Millisecond),
+		Policies: []heedtest.Policy{{Quota: 10 * lostQuota, Window: lostWindow}},
+	})}
+	c.ctx, c.cancel = context.WithCancel(t.Context())
+	t.Cleanup(c.stop)
+	return c
+}
+
+// join adds a client with n goroutines.
+func (c *crowd) join(l *Ledger, n int) {
+	r, err := heed.NewRegistry(heed.Config{
+		Ledger: l, Logger: l.o.Logger,
+		Default: heed.Limits{Policies: []heed.Policy{lostPolicy}, Smoothing: heed.Smoothing{Off: true}},
+	})
 	if err != nil {
-		r.errs = append(r.errs, err)
-	} else {
-		r.at = append(r.at, now)
+		c.t.Fatal(err)
 	}
-}
-
-// peak is the most units used within any stretch of a window's length.
-func (r *recorder) peak(window time.Duration) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	slices.SortFunc(r.at, time.Time.Compare)
-	most, first := 0, 0
-	for i, t := range r.at {
-		for t.Sub(r.at[first]) >= window {
-			first++
-		}
-		most = max(most, i-first+1)
-	}
-	return most
-}
-
-// since is how many units were used from one instant until another.
-func (r *recorder) between(from, to time.Time) (n int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, t := range r.at {
-		if !t.Before(from) && t.Before(to) {
-			n++
-		}
-	}
-	return n
-}
-
-// drive acquires from a limit with n goroutines until the function it returns
-// is called.
-func (r *recorder) drive(l *Limit, n int) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
+	client := (&heed.Transport{Base: c.origin, Registry: r, Retry: heed.Retry{Max: -1}}).Client()
 	for range n {
-		wg.Go(func() {
-			for ctx.Err() == nil {
+		c.wg.Go(func() {
+			for c.ctx.Err() == nil {
 				began := time.Now()
-				_, err := l.Acquire(ctx)
-				if ctx.Err() != nil {
+				req, _ := http.NewRequestWithContext(c.ctx, "GET", testOrigin, nil)
+				resp, err := client.Do(req)
+				if err == nil {
+					resp.Body.Close()
+				}
+				if c.ctx.Err() != nil {
 					return
 				}
-				r.note(began, err)
+				c.mu.Lock()
+				c.longest = max(c.longest, time.Since(began))
+				if err != nil {
+					c.errs = append(c.errs, err)
+				}
+				c.mu.Unlock()
 				if err != nil {
 					time.Sleep(10 * time.Millisecond)
 				}
 			}
 		})
 	}
-	return func() { cancel(); wg.Wait() }
+}
+
+// stop has all finish.
+func (c *crowd) stop() {
+	c.cancel()
+	c.wg.Wait()
+}
+
+// between is how many requests arrived from one instant until another.
+func (c *crowd) between(from, to time.Time) (n int) {
+	began := c.origin.Began()
+	for _, e := range c.origin.Events() {
+		if at := began.Add(e.Arrival); !at.Before(from) && at.Before(to) {
+			n++
+		}
+	}
+	return n
+}
+
+// keptTo fails the test if more than the quota arrived in any window.
+func (c *crowd) keptTo() {
+	c.t.Helper()
+	if n := c.origin.Tally().PeakInWindow; n > lostQuota {
+		c.t.Errorf("%d requests in one window, want %d at most", n, lostQuota)
+	}
+}
+
+// fullRate fails the test unless a quota is used in a window that begins 2 s
+// after recovery. What comes back all at once is always a little late, and
+// later each time: hence the quarter.
+func (c *crowd) fullRate(recovered time.Time) {
+	c.t.Helper()
+	from := recovered.Add(2 * time.Second)
+	to := from.Add(lostWindow + lostWindow/4)
+	time.Sleep(time.Until(to))
+	if n := c.between(from, to); n < lostQuota*9/10 {
+		c.t.Errorf("%d units in the window that begins 2 s after recovery, want about %d", n, lostQuota)
+	}
+}
+
+// neverHung fails the test if a call took longer than a window, what Redis may
+// take, and then some.
+func (c *crowd) neverHung(o Options) {
+	c.t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if most := lostWindow + cmp.Or(o.Timeout, defaultTimeout) + 2*time.Second; c.longest > most {
+		c.t.Errorf("a call took %v, want %v at most", c.longest, most)
+	}
+}
+
+// errors returns the errors so far.
+func (c *crowd) errors() []error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.errs)
 }
 
 // quick is a client that does not try again for long.
@@ -93,175 +150,148 @@ func (s *server) quick(t testing.TB) redis.UniversalClient {
 	return c
 }
 
-const (
-	lostQuota  = 40
-	lostWindow = 2 * time.Second
-)
-
-var lostPolicy = heed.Policy{Name: "p", Quota: lostQuota, Window: lostWindow}
-
-// two drives one limit from two ledgers, as from two processes.
-func two(t *testing.T, s *server, o Options) (r *recorder, stop func()) {
-	r = &recorder{}
-	var stops []func()
+// two is a crowd of two that share one Redis.
+func two(t *testing.T, s *server, o Options) *crowd {
+	c := newCrowd(t)
+	o.Seed = []byte("seed")
 	for range 2 {
-		stops = append(stops, r.drive(newLedger(t, s.quick(t), o).Limit("key", lostPolicy), 4))
+		c.join(newLedger(t, s.quick(t), o), 4)
 	}
-	return r, func() {
-		for _, f := range stops {
-			f()
-		}
-	}
-}
-
-// fullRate fails the test unless at least most of a quota is used in the
-// window after recovery and 2 s.
-func fullRate(t *testing.T, r *recorder, recovered time.Time) {
-	t.Helper()
-	from := recovered.Add(2 * time.Second)
-	time.Sleep(time.Until(from.Add(lostWindow)))
-	if n := r.between(from, from.Add(lostWindow)); n < lostQuota*9/10 {
-		t.Errorf("%d units in the window that begins 2 s after recovery, want about %d", n, lostQuota)
-	}
+	return c
 }
 
 func TestRedisRestartedEmpty(t *testing.T) {
+	t.Parallel()
 	s := startServer(t)
-	r, stop := two(t, s, Options{})
-	defer stop()
+	c := two(t, s, Options{})
 	time.Sleep(lostWindow + lostWindow/4)
 	s.stop()
 	time.Sleep(300 * time.Millisecond)
-	r.mu.Lock()
-	for _, err := range r.errs {
+	for _, err := range c.errors() {
 		var op *net.OpError
-		if !errors.As(err, &op) && !strings.Contains(err.Error(), "EOF") || !strings.HasPrefix(err.Error(), "redisheed: limit") {
+		if !errors.As(err, &op) && !strings.Contains(err.Error(), "EOF") || !strings.Contains(err.Error(), "heed: shared ledger: ") {
 			t.Errorf("%T: %v", err, err)
 			break
 		}
 	}
-	r.mu.Unlock()
 	s.start()
-	fullRate(t, r, time.Now())
-	if n := r.peak(lostWindow); n > lostQuota {
-		t.Errorf("%d in one window, want %d at most: what was used before must not be forgotten", n, lostQuota)
-	}
-	if r.slow > lostWindow+time.Second {
-		t.Errorf("a call took %v", r.slow)
-	}
+	c.fullRate(time.Now())
+	c.keptTo() // what was used before is not forgotten
+	c.neverHung(Options{})
 }
 
 func TestRedisPausedForThreeSeconds(t *testing.T) {
+	t.Parallel()
 	s := startServer(t)
-	r, stop := two(t, s, Options{Timeout: 500 * time.Millisecond})
-	defer stop()
+	o := Options{Timeout: 500 * time.Millisecond}
+	c := two(t, s, o)
 	time.Sleep(lostWindow / 2)
 	paused := time.Now()
 	s.do("CLIENT", "PAUSE", "3000", "ALL")
 	time.Sleep(3 * time.Second)
 	recovered := time.Now()
-	fullRate(t, r, recovered)
-	if n := r.peak(lostWindow); n > lostQuota {
-		t.Errorf("%d in one window, want %d at most", n, lostQuota)
-	}
-	if r.slow > 2*time.Second+500*time.Millisecond {
-		t.Errorf("a call took %v", r.slow)
-	}
-	for _, err := range r.errs {
+	c.fullRate(recovered)
+	c.keptTo()
+	c.neverHung(o)
+	for _, err := range c.errors() {
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v", err)
 			break
 		}
 	}
-	if n := r.between(paused.Add(time.Second), recovered); n > 0 {
+	if n := c.between(paused.Add(time.Second), recovered); n > 0 {
 		t.Errorf("%d units while Redis was paused", n)
 	}
-	stop()
+	c.stop()
 	// What Redis granted to questions nobody waited for any more is given back.
-	l := newLedger(t, s.quick(t), Options{}).Limit("key", lostPolicy)
-	time.Sleep(lostWindow)
-	if st, err := l.Stats(t.Context()); err != nil || st.Used != 0 {
-		t.Errorf("%+v, %v", st, err)
-	}
+	r := newRegistry(t, s.quick(t), Options{Seed: []byte("seed")}, heed.Limits{Policies: []heed.Policy{lostPolicy}})
+	eventually(t, lostWindow+2*time.Second, "all that was used is back", func() bool {
+		req, _ := http.NewRequest("GET", testOrigin, nil)
+		d := r.Check(req)
+		return d.Err == nil && d.Remaining == lostQuota
+	})
 }
 
 func TestScriptFlushedAndStateLost(t *testing.T) {
+	t.Parallel()
 	s := startServer(t)
-	r, stop := two(t, s, Options{})
+	c := two(t, s, Options{})
 	time.Sleep(lostWindow / 2)
 	s.do("SCRIPT", "FLUSH")
 	time.Sleep(lostWindow)
 	s.do("FLUSHALL") // as a restart, with the connections kept
-	fullRate(t, r, time.Now())
-	stop()
-	if len(r.errs) > 0 {
-		t.Errorf("%v", r.errs[0])
+	c.fullRate(time.Now())
+	c.stop()
+	if errs := c.errors(); len(errs) > 0 {
+		t.Errorf("%v", errs[0])
 	}
-	if n := r.peak(lostWindow); n > lostQuota {
-		t.Errorf("%d in one window, want %d at most", n, lostQuota)
-	}
+	c.keptTo()
+	c.neverHung(Options{})
 }
 
 func TestFailoverThatLosesWritesOvershootsByNoMore(t *testing.T) {
-	s := startServer(t)
-	c := s.quick(t)
-	one := newLedger(t, c, Options{Lease: -1}).Limit("key", lostPolicy)
-	acquire := func(n int) (got int) {
-		for range n {
-			if _, err := one.Acquire(heed.NoWait(t.Context())); err == nil {
-				got++
-			} else if !errors.Is(err, heed.ErrLimited) {
-				t.Fatal(err)
-			}
-		}
-		return got
+	t.Parallel()
+	master := startServer(t, "--repl-diskless-sync-delay", "0")
+	replica := startServer(t, "--replicaof", "127.0.0.1", master.port())
+	eventually(t, 10*time.Second, "the replica follows", func() bool {
+		return strings.Contains(fmt.Sprint(replica.do("INFO", "replication")), "master_link_status:up")
+	})
+	var addr atomic.Pointer[string] // of the master, as a Sentinel would say
+	addr.Store(&master.addr)
+	client := func() redis.UniversalClient {
+		c := redis.NewClient(&redis.Options{Addr: master.addr, MaxRetries: -1, Dialer: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, *addr.Load())
+		}})
+		t.Cleanup(func() { c.Close() })
+		return c
 	}
-	acquire(10)
-	keys, err := c.Keys(t.Context(), "*limit").Result()
-	if err != nil || len(keys) != 1 {
-		t.Fatal(keys, err)
+	c := newCrowd(t)
+	for range 2 {
+		c.join(newLedger(t, client(), Options{Seed: []byte("seed")}), 4)
 	}
-	replica, err := c.Dump(t.Context(), keys[0]).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	const lost = 7
-	acquire(lost)
-	if err := c.RestoreReplace(t.Context(), keys[0], time.Minute, replica).Err(); err != nil {
-		t.Fatal(err)
-	}
-	if n := 10 + lost + acquire(100); n > lostQuota+lost {
+	// What is granted as the second window begins is lost.
+	time.Sleep(lostWindow * 7 / 8)
+	replica.do("REPLICAOF", "NO", "ONE")
+	promoted := time.Now()
+	time.Sleep(lostWindow / 4)
+	addr.Store(&replica.addr)
+	master.stop()
+	failed := time.Now()
+	c.fullRate(failed)
+	c.stop()
+	c.neverHung(Options{})
+	lost := c.between(promoted, failed)
+	if n := c.origin.Tally().PeakInWindow; lost == 0 || n > int64(lostQuota+lost) {
 		t.Errorf("%d units in one window, want at most the quota of %d and the %d that were lost", n, lostQuota, lost)
 	}
 }
 
 func TestGoingAloneKeepsToAShareAndComesBack(t *testing.T) {
+	t.Parallel()
 	s := startServer(t)
-	r, stop := two(t, s, Options{OnOutage: GoAlone, Timeout: 300 * time.Millisecond})
-	defer stop()
+	c := two(t, s, Options{OnOutage: GoAlone})
 	time.Sleep(lostWindow + lostWindow/4)
 	s.stop()
 	lost := time.Now()
 	time.Sleep(3 * lostWindow)
 	s.start()
-	recovered := time.Now()
-	fullRate(t, r, recovered)
-	if len(r.errs) > 0 {
-		t.Errorf("%d errors: %v", len(r.errs), r.errs[0])
+	c.fullRate(time.Now())
+	if errs := c.errors(); len(errs) > 0 {
+		t.Errorf("%d errors: %v", len(errs), errs[0])
 	}
-	if n := r.peak(lostWindow); n > lostQuota {
-		t.Errorf("%d in one window, want %d at most", n, lostQuota)
-	}
-	if n := r.between(lost.Add(lostWindow), lost.Add(3*lostWindow)); n < lostQuota*9/10*2 {
+	c.keptTo()
+	c.neverHung(Options{})
+	if n := c.between(lost.Add(lostWindow), lost.Add(3*lostWindow+lostWindow/4)); n < lostQuota*9/10*2 {
 		t.Errorf("%d units in two windows alone, want about %d", n, 2*lostQuota)
 	}
 }
 
 func TestGoingAloneIsSeen(t *testing.T) {
+	t.Parallel()
 	s := startServer(t)
 	var mu sync.Mutex
 	var events []heed.Event
-	l := newLedger(t, s.quick(t), Options{OnOutage: GoAlone, Seed: []byte("seed"), Timeout: 300 * time.Millisecond})
+	l := newLedger(t, s.quick(t), Options{OnOutage: GoAlone, Seed: []byte("seed")})
 	r, err := heed.NewRegistry(heed.Config{Ledger: l, Default: heed.Limits{Policies: []heed.Policy{lostPolicy}}, OnEvent: func(e heed.Event) {
 		if e.Kind == heed.EventDegraded {
 			mu.Lock()
@@ -298,6 +328,7 @@ func TestGoingAloneIsSeen(t *testing.T) {
 }
 
 func TestFailingIsAtOnce(t *testing.T) {
+	t.Parallel()
 	s := startServer(t)
 	l := newLedger(t, s.quick(t), Options{})
 	r, err := heed.NewRegistry(heed.Config{Ledger: l})
@@ -319,7 +350,7 @@ func TestFailingIsAtOnce(t *testing.T) {
 			t.Fatalf("%v", err)
 		}
 	}
-	near(t, "50 failures", time.Since(began), 0, 500*time.Millisecond)
+	near(t, "50 failures", time.Since(began), 0, atOnce)
 	if d := r.Check(req); d.Err == nil {
 		t.Errorf("Check: %+v", d)
 	}
@@ -332,30 +363,30 @@ func TestFailingIsAtOnce(t *testing.T) {
 }
 
 func TestAClientsClockDoesNotMatter(t *testing.T) {
-	was := wallClock
-	defer func() { wallClock = was }()
 	for _, off := range []time.Duration{-time.Hour, time.Hour} {
 		t.Run(fmt.Sprint(off), func(t *testing.T) {
-			wallClock = func(t time.Time) int64 { return t.Add(off).UnixMicro() }
+			t.Parallel()
 			s := startServer(t)
-			r := &recorder{}
-			policy := lostPolicy
-			one := newLedger(t, s.quick(t), Options{OnOutage: GoAlone, Timeout: 300 * time.Millisecond, Seed: []byte("seed")}).Limit("key", policy)
+			c := newCrowd(t)
+			o := Options{OnOutage: GoAlone, Seed: []byte("seed"), Processes: 2}
+			wrong := newLedger(t, s.quick(t), o)
+			wrong.wallClock = func(t time.Time) int64 { return t.Add(off).UnixMicro() }
 			s.stop()
-			stop := r.drive(one, 2) // alone, and with no idea of Redis's clock
+			c.join(wrong, 2) // alone, and with no idea of Redis's clock
 			time.Sleep(lostWindow / 2)
 			s.start()
-			stop2 := r.drive(newLedger(t, s.quick(t), Options{}).Limit("key", policy), 2)
-			time.Sleep(3 * lostWindow)
-			stop()
-			stop2()
-			// The other cannot know before it is told, within a try or two.
-			if n := r.peak(lostWindow); n > lostQuota*2 {
-				t.Errorf("%d in one window", n)
+			back := time.Now()
+			c.join(newLedger(t, s.quick(t), o), 2)
+			time.Sleep(time.Second) // until it is told, the other cannot know what was used
+			if n := c.origin.Tally().PeakInWindow; n > lostQuota+lostQuota/2 {
+				t.Errorf("%d requests in one window, want no more than the quota and a share", n)
 			}
-			r.at = slices.DeleteFunc(r.at, func(at time.Time) bool { return time.Since(at) > 2*lostWindow })
-			if n := r.peak(lostWindow); n > lostQuota || n < lostQuota*9/10 {
-				t.Errorf("%d in one window, want %d", n, lostQuota)
+			c.origin.ResetTally()
+			c.fullRate(back)
+			c.stop()
+			c.keptTo()
+			if errs := c.errors(); len(errs) > 0 {
+				t.Errorf("%d errors: %v", len(errs), errs[0])
 			}
 		})
 	}

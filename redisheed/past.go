@@ -162,9 +162,13 @@ func (p *past) window(field string, unit byte, quota, length int64) *window {
 // sent. really is how many bytes they had.
 func (p *past) move(m move, k, really int64) {
 	for _, w := range p.windows {
-		n := w.remove(m.x, w.cost(k, m.requests, m.bytes))
+		all := w.cost(k, m.requests, m.bytes)
+		n := w.remove(m.x, all)
 		if m.y == 0 {
 			continue
+		}
+		if m.x+w.length <= m.y {
+			n = all
 		}
 		if w.unit == 'b' {
 			n = really
@@ -185,6 +189,7 @@ func (p *past) shift(by int64) {
 // A clock tells what time it is on Redis's clock: never too early, and too
 // late by no more than the question took that it was read with.
 type clock struct {
+	wall func(time.Time) int64 // the time before Redis has told it: of use only to this process
 	base int64
 	at   time.Time
 	took time.Duration
@@ -194,7 +199,7 @@ type clock struct {
 // told before there was a reply is to be put right.
 func (c *clock) set(r *reply) (by int64) {
 	if c.at.IsZero() {
-		by = r.now - wallClock(r.sent)
+		by = r.now - c.wall(r.sent)
 	}
 	took := r.came.Sub(r.sent)
 	if c.at.IsZero() || took <= c.took || r.came.Sub(c.at) > 10*time.Second {
@@ -203,12 +208,9 @@ func (c *clock) set(r *reply) (by int64) {
 	return by
 }
 
-// wallClock is the time before Redis has told it: of use only to this process.
-var wallClock = func(t time.Time) int64 { return t.UnixMicro() }
-
 func (c *clock) now(t time.Time) int64 {
 	if c.at.IsZero() {
-		return wallClock(t)
+		return c.wall(t)
 	}
 	return c.base + micros(t.Sub(c.at))
 }

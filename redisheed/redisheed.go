@@ -27,6 +27,8 @@ type Ledger struct {
 	o  Options
 	id string // of this process, in Redis
 
+	wallClock func(time.Time) int64
+
 	mu        sync.Mutex
 	seed      []byte
 	books     map[bookName]*book
@@ -105,7 +107,7 @@ const (
 	defaultPrefix    = "heed"
 
 	tryAgainAfter  = 100 * time.Millisecond // Redis was found lost: until then it is not asked; doubling …
-	tryAgainAtMost = 400 * time.Millisecond // … up to this
+	tryAgainAtMost = 250 * time.Millisecond // … up to this
 	grace          = 500 * time.Millisecond // for all to tell an emptied Redis what they used
 )
 
@@ -127,7 +129,7 @@ func New(c redis.UniversalClient, o Options) *Ledger {
 	var id [6]byte
 	rand.Read(id[:])
 	return &Ledger{
-		c: c, o: o, id: hex.EncodeToString(id[:]), seed: o.Seed,
+		c: c, o: o, id: hex.EncodeToString(id[:]), seed: o.Seed, wallClock: time.Time.UnixMicro,
 		books: make(map[bookName]*book), origins: make(map[string]*slots), listeners: make(map[int]func(heed.News)),
 	}
 }
@@ -259,7 +261,7 @@ func (l *Ledger) Take(ctx context.Context, q *heed.Question) (heed.Answer, error
 	if err != nil {
 		return heed.Answer{}, err
 	}
-	got, err := b.take(ctx, &ask{limits: b.limitsOf(q), need: 1 + int64(q.Ahead), queue: !q.NoWait, latency: q.Latency, maxWait: q.MaxWait})
+	got, err := b.take(ctx, &ask{limits: b.limitsOf(q), need: 1 + int64(q.Ahead), want: 1 + int64(max(q.Waiting, q.Ahead)), queue: !q.NoWait, latency: q.Latency, maxWait: q.MaxWait})
 	if err != nil {
 		return heed.Answer{}, err
 	}

@@ -2,20 +2,36 @@ package redisheed
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-//go:embed decide.lua
-var source string
+//go:embed decide/*.lua
+var parts embed.FS
 
-var script = redis.NewScript(source)
+// script is the files of decide, one after the other.
+var script = redis.NewScript(joined(parts))
+
+func joined(parts fs.FS) string {
+	names, _ := fs.Glob(parts, "decide/*.lua") // in order of their names
+	var b strings.Builder
+	for _, name := range names {
+		text, err := fs.ReadFile(parts, name)
+		if err != nil {
+			panic(err) // it was embedded
+		}
+		b.Write(text)
+	}
+	return b.String()
+}
 
 // A question is what the script is asked; doc.go says what its fields mean.
 type question struct {
@@ -33,6 +49,8 @@ type question struct {
 
 	Need  int64 `json:"need"`
 	Imm   int64 `json:"imm"`
+	Want  int64 `json:"want"`
+	More  int64 `json:"more,omitempty"`
 	Extra int64 `json:"extra"`
 	Queue int   `json:"queue"`
 
@@ -45,6 +63,7 @@ type question struct {
 	Concurrent int64 `json:"conc"`
 
 	Limits      []limit `json:"lim,omitempty"`
+	Announced   []limit `json:"ann,omitempty"`
 	MinInterval int64   `json:"iv,omitempty"`
 	MinPause    int64   `json:"mp,omitempty"`
 	MaxInFlight int64   `json:"mc,omitempty"`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -15,16 +16,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// realTime is what has tests run against a redis-server, by the clock: they
-// want a machine to themselves.
-var realTime = os.Getenv("HEED_REALTIME") != ""
-
-// needServer skips a test that needs a redis-server where those are not asked
-// for, or there is none; in CI the latter is a failure.
+// needServer skips a test that needs a redis-server in short mode, or where
+// there is none; in CI the latter is a failure.
 func needServer(t testing.TB) {
 	t.Helper()
-	if testing.Short() || !realTime {
-		t.Skip("runs against a real server in real time: set HEED_REALTIME to have it")
+	if testing.Short() {
+		t.Skip("runs against a real server in real time")
 	}
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		if os.Getenv("CI") != "" {
@@ -52,16 +49,14 @@ func startServer(t testing.TB, args ...string) *server {
 	return s
 }
 
+// freeAddr returns an address that nobody listens on, with a port below those
+// that connections get, and 10000 below another such one, for a cluster's bus.
 func freeAddr(t testing.TB) string {
 	for range 100 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		addr := l.Addr().(*net.TCPAddr)
-		l.Close()
-		if addr.Port < 55000 { // a cluster's bus has a port 10000 higher
-			return addr.String()
+		addr := fmt.Sprintf("127.0.0.1:%d", 15000+rand.N(7000))
+		if l, err := net.Listen("tcp", addr); err == nil {
+			l.Close()
+			return addr
 		}
 	}
 	t.Fatal("no free port")
@@ -151,7 +146,7 @@ func startCluster(t testing.TB) redis.UniversalClient {
 // anyServer returns a client of a redis-server, or where there is none of one
 // in this process.
 func anyServer(t testing.TB) redis.UniversalClient {
-	if _, err := exec.LookPath("redis-server"); err == nil && !testing.Short() && realTime {
+	if _, err := exec.LookPath("redis-server"); (err == nil || os.Getenv("CI") != "") && !testing.Short() {
 		c := startServer(t).client()
 		t.Cleanup(func() { c.Close() })
 		return c
@@ -173,5 +168,3 @@ func newLedger(t testing.TB, c redis.UniversalClient, o Options) *Ledger {
 	t.Cleanup(func() { l.Close() })
 	return l
 }
-
-var _ = fmt.Sprint

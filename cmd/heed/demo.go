@@ -29,6 +29,11 @@ in the time: what a client gets that knows the limits to the letter, is not a
 moment away, and sends each request the instant there is room for it. Waits are
 those of the requests that heed sent.
 
+With --processes it is so many processes of the operating system instead, each
+with heed, that ask one such origin together and share what they know of it
+through Redis. Peaks are the most that was accepted in any stretch of time as
+long as a window, over the quota; fairness is Jain's index.
+
 Exit status: 0 if heed was never refused, 1 if it was or the demo failed,
 2 for a command line that makes no sense, 130 if it was interrupted.
 `
@@ -47,6 +52,8 @@ func demo(ctx context.Context, s streams, args []string) int {
 	duration := f.DurationP("duration", "d", 20*time.Second, "how long both clients run, side by side")
 	goroutines := f.IntP("goroutines", "g", 16, "how many goroutines each client has")
 	asJSON := f.Bool("json", false, "print the score as JSON, and nothing else")
+	processes := f.IntP("processes", "p", 0, "show instead so many processes that share one origin")
+	redisURL := f.String("redis", "", "the Redis that they share it through, as a URL; without it one in this process")
 	if status, ok := s.parse(f, args); !ok {
 		return status
 	}
@@ -57,6 +64,12 @@ func demo(ctx context.Context, s streams, args []string) int {
 		return s.misused(f, errors.New("--duration must be above 0"))
 	case *goroutines <= 0:
 		return s.misused(f, errors.New("--goroutines must be above 0"))
+	case *processes < 0:
+		return s.misused(f, errors.New("--processes must not be negative"))
+	case *processes == 0 && *redisURL != "":
+		return s.misused(f, errors.New("--redis is for --processes"))
+	case *processes > 0:
+		return demoCrew(ctx, s, *processes, *goroutines, *duration, *redisURL, *asJSON)
 	}
 
 	race, err := newRace(*duration, *goroutines)

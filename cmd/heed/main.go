@@ -47,6 +47,9 @@ var commands = []command{
 type streams struct{ out, err io.Writer }
 
 func main() {
+	if workIfAsked() {
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second one ends the process at once
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))

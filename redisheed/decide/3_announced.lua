@@ -1,0 +1,155 @@
+-- Announced policies, and what answers say of them.
+
+local logs = {}      -- by field of p
+local announced = {} -- by field of p; in the order of their fields
+local order = {}
+
+-- An announced policy: numbers by these names, then its log.
+local columns = {'window', 'foreign', 'closed', 'opens', 'resolution', 'epoch', 'stated', 'left', 'in_epoch', 'sent', 'last', 'said', 'blind'}
+
+for field, value in pairs(p) do
+  local kind = string.sub(field, 1, 2)
+  if kind == 'w:' or field == 'u' then
+    logs[field] = read(value)
+  elseif kind == 'a:' then
+    local head, tail = string.match(value, '^([^|]*)|(.*)$')
+    local a, k = {field = field, log = read(tail)}, 0
+    for word in string.gmatch(head, '%S+') do
+      k = k + 1
+      a[columns[k]] = tonumber(word)
+    end
+    announced[field] = a
+    order[#order + 1] = field
+    logs[field] = a.log
+  end
+end
+for _, l in pairs(logs) do expire(l) end
+
+-- The policies of this process.
+for _, lim in ipairs(q.lim or {}) do
+  if lim[2] ~= 'c' and lim[5] == 0 then
+    local field = 'w:' .. lim[1]
+    local l = logs[field]
+    if not l then
+      l = {i = {}, n = {}, k = 0, used = 0, w = lim[4], q = lim[3], u = lim[2], g = grain(lim[4], lim[3])}
+      logs[field] = l
+    end
+    fit(l, lim[4], lim[3])
+  end
+end
+
+-- An announced policy whose quota and window are known is a sliding window,
+-- whatever the origin says it is; what others use of it is left to them. Of
+-- any other, what the origin said is left is counted down until its reset.
+local function slides(a) return a.log.q > 0 and a.window > 0 and a.log.u ~= 'c' end
+-- Where no window is known, uses are remembered for a while, to tell what an
+-- answer can have counted; so they are as long as no policy is announced,
+-- for the first one to begin with.
+local memory = 10000000
+local unknown = #order == 0 and 'u' or nil
+
+local function announce(id, unit, quota, w)
+  local field = 'a:' .. id
+  local a = announced[field]
+  if not a then
+    if #order >= 64 then return nil end
+    a = {field = field, log = {i = {}, n = {}, k = 0, used = 0, w = memory, q = 0, u = unit, g = grain(memory, 0)}}
+    for _, c in ipairs(columns) do a[c] = 0 end
+    a.fresh = true
+    announced[field], logs[field] = a, a.log
+    order[#order + 1] = field
+  end
+  if quota < 0 then quota = a.log.q end
+  if w < 0 then w = a.window end
+  a.log.u = unit
+  fit(a.log, w > 0 and w or memory, quota)
+  if a.fresh then
+    a.fresh = nil
+    local before = unknown and logs[unknown]
+    if before and unit == 'r' then
+      for j = 1, before.k do add(a.log, before.i[j] * before.g, before.n[j]) end
+    end
+  end
+  a.window, a.dirty = w, true
+  return a
+end
+
+-- What this process has heard announced, and Redis knows no more.
+local current = {}
+for _, lim in ipairs(q.ann or {}) do
+  local field = 'a:' .. lim[1]
+  current[field] = true
+  if not announced[field] then
+    local a = announce(lim[1], lim[2], lim[3], lim[4])
+    if a then a.said = now end
+  end
+end
+
+-- turn begins a new epoch where the present one is over.
+local function turn(a)
+  local till = max(a.closed, a.opens)
+  if till == 0 or now < till then return end
+  a.last, a.closed, a.opens, a.dirty = till, 0, 0, true
+  if not slides(a) then
+    a.epoch, a.stated, a.left, a.in_epoch = a.epoch + 1, 0, 0, 0
+  end
+end
+
+-- hear takes in what one answer said of one policy: how many units remained,
+-- and until when; -1: not said. at is when it came, start when its request
+-- was sent; sent, used and epoch are the policy's when it was granted.
+local function hear(a, s)
+  local l, at = a.log, now - s.age
+  local start = at - s.flight
+  local reset = min(s.reset, s.most)
+  a.said, a.dirty = max(a.said, at), true
+  if s.resolution > 0 then a.resolution = s.resolution end
+  local sliding = slides(a)
+  if not sliding and s.epoch ~= a.epoch and (reset < 0 or a.last == 0 or start + reset - s.resolution <= a.last) then
+    if s.remaining == 0 and reset >= 0 and a.stated == 0 then a.closed = max(a.closed, at + reset) end
+    return -- of an epoch that is over
+  end
+  if reset >= 0 then
+    local named = at + reset
+    if a.opens == 0 or start + reset - s.resolution > a.opens or named < a.opens then a.opens = named end
+  end
+  local r = s.remaining
+  if r < 0 then return end
+  if l.q > 0 then r = min(r, l.q) end
+  local margin = max(2 * s.flight, 1000)
+  if sliding then
+    if s.refused == 0 then
+      local most = s.sent < 0 and l.used or s.used + a.sent - s.sent -- of our units, what r can have counted …
+      local least = between(l, at + s.flight - l.w, start - margin) + s.n -- … and what it has, if the window slides
+      a.foreign = max(l.q - most - r, min(a.foreign - floor(a.foreign / 8) - 1, l.q - least - r), 0)
+    end
+  else
+    local overlap = between(l, start - margin, now + l.w) - s.n
+    local least = r - max(overlap, 0)
+    if a.stated == 1 then
+      a.left = min(max(a.left, least), r)
+    elseif l.q == 0 then
+      a.left = min(least, r)
+    else
+      a.left = min(max(l.q - a.in_epoch, least), r)
+    end
+    a.stated = 1
+  end
+  if r > 0 then
+    a.blind = 0
+    return
+  end
+  local wait = reset
+  if wait < 0 then
+    local at1 = sliding and back(l, 1)
+    if at1 then
+      wait = at1 - at
+    elseif a.window > 0 then
+      wait = a.window
+    else
+      a.blind = min(a.blind + 1, 7)
+      wait = 5000000 * 2 ^ (a.blind - 1)
+    end
+  end
+  a.closed = max(a.closed, at + min(wait, s.most))
+end

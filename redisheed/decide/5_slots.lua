@@ -1,0 +1,46 @@
+-- Requests in flight, by client: its latest message's number, how many it
+-- has, until when they count although nothing is heard of it.
+local function slots(s, held, seq, asked)
+  local list = {mine = nil, others = 0, waitable = now + 1000000}
+  for id, n, h, till in string.gmatch(s or '', '(%S+) (%d+) (%d+) (%d+);') do
+    local r = {id = id, seq = tonumber(n), held = tonumber(h), till = tonumber(till)}
+    if r.till > now then
+      list[#list + 1] = r
+      if id == q.c then list.mine = r else
+        list.others = list.others + r.held
+        list.waitable = min(list.waitable, r.till)
+      end
+    end
+  end
+  if held == nil then return list end
+  if not list.mine then
+    if held == 0 and asked == 0 then return list end
+    list.mine = {id = q.c, seq = -1, held = 0}
+    list[#list + 1] = list.mine
+  end
+  local r = list.mine
+  list.fresh = seq > r.seq -- else a later message has arrived already, and counted this one in
+  if list.fresh then
+    if held - asked < r.held then list.freed = true end
+    r.seq, r.held, list.dirty = seq, held - asked, true
+  end
+  r.till = now + q.lease
+  list.dirty = true
+  return list
+end
+
+local function written(list)
+  local s = {}
+  for _, r in ipairs(list) do
+    if r.seq >= 0 then s[#s + 1] = r.id .. ' ' .. int(r.seq) .. ' ' .. int(r.held) .. ' ' .. int(r.till) .. ';' end
+  end
+  return table.concat(s)
+end
+
+local asking = q['do'] == 'ask'
+local asked = asking and (q.conc or 0) or 0
+local here, there = slots(p.s, q.sp, q.seq, asked), slots(o.s, q.so, q.seq, asking and 1 or 0)
+if here.freed or there.freed then
+  news = true
+  if there.freed and q.mp then setO.e = int(now) end
+end

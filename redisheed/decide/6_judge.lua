@@ -1,0 +1,247 @@
+-- The judgement of all limits at one instant.
+
+-- A token bucket: how many tokens, and when there were.
+local buckets = {}
+for _, lim in ipairs(q.lim or {}) do
+  if lim[5] > 0 then
+    local field = 'b:' .. lim[1]
+    local tokens, at = string.match(p[field] or '', '^(%S+) (%S+)$')
+    local b = {field = field, tokens = lim[5], rate = lim[3] / lim[4], most = lim[5], u = lim[2]}
+    if tokens then b.tokens = min(lim[5], tonumber(tokens) + (now - tonumber(at)) * b.rate) end
+    if returned[b.u] ~= 0 then b.tokens, b.dirty = min(b.most, b.tokens + returned[b.u]), true end
+    buckets[#buckets + 1] = b
+  end
+end
+
+local status, n0, n1, m0, m1, x0, x1 = 0, 0, 0, 0, 0, 0, 0
+local wait, cause, policy, least = 0, '', '', -1
+local judged = q['do'] == 'ask' or q['do'] == 'check'
+local waiting = 0
+
+if judged then
+  local fits, at = 1000000000, now
+  local gates = {} -- functions that say when j requests like this one may go
+
+  local function hold(till, why, name)
+    if till > now then
+      fits = 0
+      if till > at then at, cause, policy = till, why, name or '' end
+    end
+  end
+  local function left(n)
+    if least < 0 or n < least then least = max(n, 0) end
+  end
+
+  if whole > now and not wdoubt then hold(whole, 'pause') end
+  if pause > now and not doubt then hold(pause, 'pause') end
+  if o.h then hold(tonumber(o.h), 'ledger') end
+  if q.iv and o.l then hold(tonumber(o.l) + q.iv, 'interval') end
+  if q.mp and (there.others > 0 or there.mine and there.mine.held > 0) then
+    hold(now + 250000, 'interval')
+  elseif q.mp and (setO.e or o.e) then
+    hold(tonumber(setO.e or o.e) + q.mp, 'interval')
+  end
+  if q.iv or q.mp then fits = min(fits, 1) end
+
+  local function cap(list, quota, cost, name)
+    local held = list.others + (list.mine and list.mine.held or 0)
+    if list.mine and list.fresh == false then held = held - cost end
+    left(quota - held)
+    if held + cost > quota then
+      hold(min(now + 250000, max(list.waitable, now + 1000)), 'concurrency', name)
+    end
+    fits = min(fits, 1)
+  end
+  if q.mc then cap(there, q.mc, 1) end
+
+  local function gate(room, cost, when, name)
+    if cost <= 0 then return end
+    local k = floor(room / cost)
+    fits = min(fits, max(k, 0))
+    gates[#gates + 1] = {cost = cost, when = when, name = name}
+  end
+
+  for _, lim in ipairs(q.lim or {}) do
+    local name = string.match(lim[1], '^[^\n]*')
+    if lim[2] == 'c' then
+      cap(here, lim[3], q.conc, name)
+    elseif lim[5] == 0 then
+      local l = logs['w:' .. lim[1]]
+      local cost = min(l.u == 'b' and q.bytes or q.req, l.q)
+      local room = l.q - l.used
+      if l.u == 'r' then left(room) end
+      gate(room, cost, function(n) return awaited(l, n - room) or now + l.w end, name)
+    end
+  end
+  for _, b in ipairs(buckets) do
+    local cost = min(b.u == 'b' and q.bytes or q.req, b.most)
+    if b.u == 'r' then left(floor(b.tokens)) end
+    gate(b.tokens, cost, function(n) return now + ceil((n - b.tokens) / b.rate) end, string.match(string.sub(b.field, 3), '^[^\n]*'))
+  end
+
+  for _, field in ipairs(order) do
+    local a = announced[field]
+    local l, name = a.log, string.match(string.sub(field, 3), '^[^\n]*')
+    turn(a)
+    if l.u == 'c' then
+      if l.q > 0 then cap(here, l.q, q.conc, name) end
+    elseif l.u == 'r' or l.u == 'b' then
+      local cost = l.u == 'b' and q.bytes or q.req
+      if l.q > 0 then cost = min(cost, l.q) end
+      if cost > 0 then hold(a.closed, 'policy', name) end
+      if slides(a) then
+        local room = l.q - l.used - a.foreign
+        if room < cost and l.used == 0 then room = cost end -- others hold it all: see what the origin says
+        if l.u == 'r' then left(room) end
+        -- While more want to go, the last unit stays: its answer would say that
+        -- nothing is left, and until when in whole seconds, for which all would
+        -- have to stop. One unit a window is the lesser loss where windows are short.
+        local spare = 0
+        if a.resolution > 0 and l.q * a.resolution >= 10 * l.w then
+          local pressed = q.need > 1 or between(l, now - a.resolution, now + l.w) >= max(5, l.q / 20)
+          for _, c in ipairs(clients) do pressed = pressed or c ~= me and c.first > 0 end
+          if pressed then spare = 1 end
+        end
+        gate(room - spare, cost, function(n) return awaited(l, n - room + spare) or now + min(l.w, 1000000) end, name)
+      elseif a.stated == 1 or l.q > 0 then
+        local room = a.stated == 1 and a.left or l.q - a.in_epoch
+        if l.u == 'r' then left(room) end
+        local till = max(a.closed, a.opens)
+        if till == 0 and between(l, now - 10000000, now + l.w) == 0 then room = max(room, cost) end -- said long ago: ask the origin
+        gate(room, cost, function() return till > now and till or now + 250000 end, name)
+      end
+    end
+  end
+
+  -- What fits is shared out such that what each was granted of late comes out
+  -- even, as far as each wants it: before this client is granted k requests,
+  -- those that wait and were granted less are to have as much as it would then
+  -- have had, and the others as much as it would have had but for the last one.
+  local unit = max(q.req, 1)
+  local tau
+  for _, l in pairs(logs) do
+    if l.w > 0 and l.q > 0 and (not tau or l.w < tau) then tau = l.w end
+  end
+  local rivals, before = {}, me.want > 0
+  for _, c in ipairs(clients) do
+    c.recent = c.got * math.exp((c.at - now) / (tau or 1000000))
+    if c == me then
+      before = false
+    elseif c.want > 0 then
+      c.before = before or me.want == 0
+      rivals[#rivals + 1] = c
+    end
+  end
+  for _, c in ipairs(rivals) do
+    if c.first > 0 then waiting = waiting + 1 end
+  end
+  local function others(k)
+    local n = 0
+    for _, c in ipairs(rivals) do
+      local level = me.recent + k * unit - c.recent
+      local first = c.recent < me.recent or c.recent == me.recent and c.before
+      if not first then level = level - unit end
+      if first or level > 0.001 then n = n + max(min(c.want, ceil(level - 0.001)), c.first) end
+    end
+    return n
+  end
+  local avail, ahead = fits, 0
+  if #rivals > 0 and q.req > 0 then
+    ahead = others(1)
+    local low, high = 0, min(fits, q.need)
+    while low < high do
+      local k = ceil((low + high) / 2)
+      if k * unit + others(k) <= fits * unit then low = k else high = k - 1 end
+    end
+    avail = low
+  end
+
+  if avail >= 1 then
+    status = 1
+    n0 = min(q.need, avail)
+    if waiting == 0 and q.extra > 0 then
+      local alive = 0
+      for _, c in ipairs(clients) do
+        if now - c.seen < 10000000 then alive = alive + 1 end
+      end
+      n1 = max(0, min(q.extra, floor((fits - n0) / (2 * alive))))
+    end
+  end
+
+  if status == 0 then
+    local n = ceil(ahead / unit) + 1
+    for _, g in ipairs(gates) do
+      local when = g.when(n * g.cost)
+      if when > at then at, cause, policy = when, 'policy', g.name end
+    end
+    if fits > 0 then -- others come first; if they do not come, their turn passes
+      for _, c in ipairs(rivals) do at = min(at, max(c.till, now)) end
+      if cause == '' then cause = 'queue' end
+    end
+    wait = max(at - now, 1000)
+  end
+
+  -- For how long a turn is kept once it has come: its process may be busy.
+  local grace = min(max(50000, floor((tau or 0) / 20)), 250000)
+  -- What it wants is taken to be what waits and, as often as this, what waits
+  -- for its answers to go on: all that a turn brings may come at one instant.
+  local rounds = 4
+  local wants = (q.want + (q.more or 0)) * unit
+  local function enqueue(want, till, last)
+    if last or me.want == 0 then
+      for i, c in ipairs(clients) do
+        if c == me then
+          table.remove(clients, i)
+          break
+        end
+      end
+      clients[#clients + 1] = me
+    end
+    me.want, me.first, me.till, remember = want, want > 0 and unit or 0, till, true
+  end
+
+  if asking then
+    if status == 1 then
+      x0 = now + q.rtt + q.lat -- when those that go at once are answered, as far as one can tell
+      x1 = x0 + q.hold         -- … and those that are kept in hand
+      m0 = min(n0, q.imm)
+      m1 = n0 + n1 - m0
+      if unknown and #order == 0 and not logs[unknown] then
+        logs[unknown] = {i = {}, n = {}, k = 0, used = 0, w = memory, q = 0, u = 'r', g = grain(memory, 0)}
+      end
+      for field, l in pairs(logs) do
+        local cost = l.u == 'b' and q.bytes or l.u == 'r' and q.req or 0
+        if l.q > 0 then cost = min(cost, l.q) end
+        local a = announced[field]
+        if cost > 0 then
+          add(l, x0, m0 * cost)
+          add(l, x1, m1 * cost)
+          if a then
+            local n = (n0 + n1) * cost
+            a.left, a.in_epoch, a.sent, a.dirty = a.left - n, a.in_epoch + n, a.sent + n, true
+          end
+        end
+      end
+      for _, b in ipairs(buckets) do
+        local cost = min(b.u == 'b' and q.bytes or q.req, b.most)
+        b.tokens, b.dirty = b.tokens - (n0 + n1) * cost, true
+      end
+      if q.iv then setO.l = int(now + q.rtt) end
+      if here.fresh then here.mine.held = here.mine.held + asked end
+      if there.fresh then there.mine.held = there.mine.held + 1 end
+      if least >= 0 then least = max(least - (n0 + n1) * q.req, 0) end
+      me.got, me.at, remember = me.recent + (n0 + n1) * q.req, now, true
+      -- It waits again, behind the others; and who has had to wait once is
+      -- likely to want as much again once it is answered.
+      local waits = n0 < q.want
+      if waits or me.want > 0 then
+        enqueue((waits or me.first > 0) and rounds * wants or wants, now + grace, true)
+        if not waits then me.first = 0 end
+      end
+    elseif q.queue == 1 then
+      enqueue(rounds * wants, now + wait + grace)
+    elseif me.want > 0 then
+      enqueue(0, 0)
+    end
+  end
+end

@@ -1,0 +1,94 @@
+package redisheed
+
+import (
+	"encoding/base64"
+	"slices"
+	"time"
+
+	"github.com/heedhttp/heed"
+)
+
+// limits are what a question is about. Questions about the same share one.
+type limits struct {
+	list   []limit // configured
+	heard  []limit // announced
+	cost   heed.Cost
+	iv, mp int64
+	mc     int64
+
+	single bool  // nothing can be taken in advance
+	bounds bool  // requests in flight are counted
+	window int64 // the shortest; 0: none
+	grain  int64 // instants closer than this are as good as one
+}
+
+// limitsOf returns the limits of a question.
+func (b *book) limitsOf(q *heed.Question) *limits {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	m := &limits{cost: q.Cost, iv: micros(q.MinInterval), mp: micros(q.MinPause), mc: int64(q.MaxConcurrent)}
+	for _, p := range q.Policies {
+		if u := unitOf(p.Unit); u != 0 {
+			m.list = append(m.list, limit{idOf(p.Name, p.PartitionKey), u, p.Quota, micros(p.Window), p.Burst})
+		}
+	}
+	for _, p := range q.Announced {
+		if u := unitOf(p.Unit); u != 0 {
+			m.heard = append(m.heard, limit{idOf(p.Name, p.PartitionKey), u, p.Quota, micros(p.Window), 0})
+		}
+	}
+	return b.settle(m)
+}
+
+// settle returns the limits that stand for all equal to m.
+func (b *book) settle(m *limits) *limits {
+	if was := b.limits; was != nil && was.cost == m.cost && was.iv == m.iv && was.mp == m.mp && was.mc == m.mc && slices.Equal(was.list, m.list) && slices.Equal(was.heard, m.heard) {
+		return was
+	}
+	if b.limits != nil {
+		b.emptyHand(time.Now())
+	}
+	m.grain = 1
+	m.bounds = m.mc > 0 || m.mp > 0
+	m.single = m.bounds || m.iv > 0
+	for _, l := range m.list {
+		m.consider(l.unit, l.quota, l.window)
+	}
+	for _, a := range b.known {
+		m.consider(a.unit, a.quota, a.window)
+	}
+	b.limits = m
+	return m
+}
+
+func (m *limits) consider(unit byte, quota, window int64) {
+	if unit == 'c' {
+		m.bounds, m.single = true, true
+	}
+	if window > 0 && (m.window == 0 || window < m.window) {
+		m.window = window
+		m.grain = 1
+		if quota == 0 || quota > exactUnits {
+			m.grain = max(window/400, 1)
+		}
+	}
+}
+
+// exactUnits is up to which quota every unit is remembered by itself.
+const exactUnits = 100
+
+func unitOf(u heed.Unit) byte {
+	switch u {
+	case "", heed.UnitRequests:
+		return 'r'
+	case heed.UnitContentBytes:
+		return 'b'
+	case heed.UnitConcurrentRequests:
+		return 'c'
+	}
+	return 0
+}
+
+func idOf(name, key string) string {
+	return name + "\n" + base64.RawStdEncoding.EncodeToString([]byte(key))
+}
