@@ -34,13 +34,18 @@ type ledger struct {
 	named      time.Time     // the reset named last, for what it is worth
 	closed     time.Time     // nothing may start before: an answer named this instant with nothing left
 	last       time.Time     // when the reset before this epoch was taken to be
+	previous   time.Time     // the reset before this epoch as it was named …
+	anchor     time.Time     // … and that of an epoch some …
+	turns      time.Duration // … resets before
+	byUse      bool          // a window begins with the first request in it
 	inferred   time.Duration // by how much the window may be too long, where it is one inferred from resets
 	othersSeen bool          // they use a share that matters
 	grain      time.Duration // what resets are rounded to
 	down       bool          // the origin was caught rounding resets down
 	zeros      int           // resets of 0 in a row
 	blind      int           // statements in a row with nothing left and no reset
-	quickest   time.Duration // of recent answers
+	quickest   time.Duration // of recent answers …
+	ahead      time.Duration // … and by how much that lets requests go sooner
 
 	shape     shape
 	piecemeal bool // after a stop the quota was not whole again, though the reset had passed
@@ -115,12 +120,15 @@ func (l *ledger) blindWait() time.Duration {
 }
 
 // until returns the instant at which what is known of this epoch runs out;
-// zero where nothing says when.
+// zero where nothing says when. The reset was named by an answer that was on its
+// way back, and the request that goes next will be on its way there: both
+// together take no less than the quickest round trip. Where an answer said that
+// nothing is left, its own word counts.
 func (l *ledger) until() time.Time {
-	if l.closed.After(l.opens) {
+	if l.opens.IsZero() {
 		return l.closed
 	}
-	return l.opens
+	return latest(l.opens.Add(-l.ahead), l.closed)
 }
 
 // turn begins a new epoch where the present one is over. It reports whether
@@ -136,11 +144,37 @@ func (l *ledger) turn(now time.Time, p *Policy) (probe bool) {
 		return false
 	}
 	stopped := l.stated && l.left <= 0 || !l.closed.IsZero()
+	l.compare(p)
 	l.epoch++
 	l.last = until
 	l.fresh, l.stated, l.left, l.inEpoch = stopped, false, 0, 0
 	l.earliest, l.opens, l.closed = time.Time{}, time.Time{}, time.Time{}
 	return stopped || p.Quota == 0
+}
+
+// compare finds out whether a window begins with the first request in it: then
+// each begins later than the one before and its length say, by a round trip at
+// least. By the clock they only seem to, by less than what resets are rounded to.
+func (l *ledger) compare(p *Policy) {
+	if l.opens.IsZero() || l.inferred > 0 || p.Window <= 0 {
+		return
+	}
+	if gap := l.opens.Sub(l.previous); l.anchor.IsZero() || gap > 3*p.Window/2 || gap < p.Window/2 {
+		l.anchor, l.turns = l.opens, 0
+	} else {
+		l.turns++
+	}
+	l.previous = l.opens
+	if l.opens.Sub(l.anchor) > l.turns*p.Window+l.grain+2*l.quickest {
+		l.byUse = true
+	}
+}
+
+// sparing reports whether the last unit of a window is better left: its answer
+// would say that nothing is left, and the next request then begins the next window
+// a round trip later than one that nothing holds.
+func (l *ledger) sparing(p *Policy) bool {
+	return l.byUse && l.ahead > 0
 }
 
 // room returns how many units may be sent now.
@@ -291,6 +325,9 @@ func (l *ledger) lastUnit(now time.Time, p *Policy) time.Time {
 			reset = at
 		}
 	}
+	if l.sparing(p) && !l.flows() {
+		return latest(l.until(), now)
+	}
 	ahead := reset.Sub(now) - l.quickest
 	if l.grain <= 0 || reset.Sub(now) <= 0 || p.Window > 0 && p.Quota*int64(l.grain) < int64(p.Window) {
 		return now
@@ -352,6 +389,15 @@ func (l *ledger) settle(now, start time.Time, c *charge, p *Policy) {
 	l.answered += c.n
 }
 
+// that was on its way back, and the request that takes it next will be on its
+// way there. The time of two units is left, lest each answer says that nothing is.
+func (l *ledger) leeway(p *Policy) time.Duration {
+	if p.Quota == 0 {
+		return 0
+	}
+	return max(l.quickest-2*p.Window/time.Duration(p.Quota), 0)
+}
+
 // anew forgets what was said of another quota, so that the next word counts
 // by itself.
 func (l *ledger) anew() {
@@ -366,6 +412,9 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 		s.reset, capped = atMost, true
 	}
 	l.quickest = min(now.Sub(start), l.quickest+max(l.quickest/16, time.Millisecond))
+	if l.ahead = 0; float64(p.Quota)*l.quickest.Seconds() > p.Window.Seconds() {
+		l.ahead = l.quickest // else it is no more than the time of a unit, and not worth it
+	}
 	if l.stale(start, c, s) {
 		if s.remaining == 0 && s.reset >= 0 && !l.stated {
 			l.close(now, s.reset, atMost) // late, but the last word so far

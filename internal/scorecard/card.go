@@ -137,7 +137,7 @@ func (l *Line) add(t Thresholds, r Result) {
 	l.FirstWorst = max(l.FirstWorst, r.Refused-r.After)
 	l.ShareWorst = min(l.ShareWorst, r.Share)
 	l.ShareMean += r.Share
-	l.Early += r.Early
+	l.Early += r.EarlyStanding
 	l.OfQuotaMean += r.OfQuota
 	l.OracleWorst = min(l.OracleWorst, r.Oracle)
 	l.OracleMean += r.Oracle

@@ -19,8 +19,8 @@ type view struct {
 	events   []heedtest.Event // in the order of their arrival
 	waits    []time.Duration
 
-	accepted       []float64 // by process
-	earlyByProcess int64
+	accepted                          []float64 // by process
+	earlyByProcess, standingByProcess int64
 }
 
 // figures are what rows measure each in their own way.
@@ -54,7 +54,7 @@ func (v view) result(c Client) Result {
 	if s.Processes > 1 {
 		r.Jain = jain(v.accepted)
 		// One process cannot know what another was told.
-		r.Early, r.EarlyStanding = v.earlyByProcess, 0
+		r.Early, r.EarlyStanding = v.earlyByProcess, v.standingByProcess
 	}
 	r.WaitMean, r.WaitP99, r.WaitMax = spread(v.waits)
 	return r

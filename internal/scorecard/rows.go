@@ -24,7 +24,9 @@ type Variant struct {
 }
 
 // Thresholds are what every result of a row must keep to. In none of them may a
-// request start early.
+// request start before the instant that the newest answer had named. That an answer
+// out of a window that is over, which comes late, names a later one is no reason
+// to wait: what is newer counts.
 type Thresholds struct {
 	PerMille   float64 // refused per 1000 accepted, at most
 	AfterEvent bool    // PerMille is about refusals after the first event
@@ -297,7 +299,7 @@ func (t Thresholds) Fails(r Result) (why []string) {
 	if r.Share < t.Share {
 		why = append(why, "share")
 	}
-	if r.Early > 0 {
+	if r.EarlyStanding > 0 {
 		why = append(why, "early")
 	}
 	if r.ForeignServed < t.Foreign {

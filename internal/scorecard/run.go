@@ -75,6 +75,7 @@ func (s Scenario) play(c Client, seed uint64) view {
 	for _, n := range p.networks {
 		v.accepted = append(v.accepted, float64(n.accepted.Load()))
 		v.earlyByProcess += n.early.Load()
+		v.standingByProcess += n.standing.Load()
 	}
 	p.over.Store(true)
 	for _, done := range closers {
@@ -105,30 +106,37 @@ type onTheWay struct{}
 type network struct {
 	origin   *heedtest.Origin
 	accepted atomic.Int64
-	early    atomic.Int64 // starts before what answers to this process had named
+	early    atomic.Int64 // starts before what answers to this process had named …
+	standing atomic.Int64 // … and the newest of them still did
 
 	mu        sync.Mutex
 	named     time.Time // nothing should start before
 	pending   time.Time // the same by answers that came at pendingAt
 	pendingAt time.Time
+	latest    time.Time // what the answer to the latest request named …
+	latestOf  time.Time // … and when that request started
 }
 
 // tooEarly reports whether a request that starts now does so before an instant
-// that answers had named. An answer that comes at this very instant cannot have
-// been heeded.
-func (n *network) tooEarly(now time.Time) bool {
+// that answers had named, and whether the newest of those answers still does. An
+// answer that comes at this very instant cannot have been heeded.
+func (n *network) tooEarly(now time.Time) (early, standing bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return now.Before(n.named) || now.After(n.pendingAt) && now.Before(n.pending)
+	early = now.Before(n.named) || now.After(n.pendingAt) && now.Before(n.pending)
+	return early, early && now.Before(n.latest)
 }
 
-// name notes what an answer that comes now asks for.
-func (n *network) name(now time.Time, after time.Duration) {
+// name notes what the answer that comes now to a request that began then asks for.
+func (n *network) name(now, began time.Time, after time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !began.Before(n.latestOf) {
+		n.latest, n.latestOf = now.Add(after), began
+	}
 	if after <= 0 {
 		return
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	if now.After(n.pendingAt) {
 		if n.pending.After(n.named) {
 			n.named = n.pending
@@ -142,7 +150,7 @@ func (n *network) name(now time.Time, after time.Duration) {
 
 func (n *network) RoundTrip(req *http.Request) (*http.Response, error) {
 	began := time.Now()
-	early := n.tooEarly(began)
+	early, standing := n.tooEarly(began)
 	resp, err := n.origin.RoundTrip(req)
 	if spent, ok := req.Context().Value(onTheWay{}).(*time.Duration); ok {
 		*spent += time.Since(began)
@@ -153,10 +161,13 @@ func (n *network) RoundTrip(req *http.Request) (*http.Response, error) {
 	if early {
 		n.early.Add(1)
 	}
+	if standing {
+		n.standing.Add(1)
+	}
 	if resp.StatusCode == http.StatusOK {
 		n.accepted.Add(1)
 	}
-	n.name(time.Now(), asked(resp.Header))
+	n.name(time.Now(), began, asked(resp.Header))
 	return resp, nil
 }
 
