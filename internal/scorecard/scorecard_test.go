@@ -35,6 +35,9 @@ func TestScoreCard(t *testing.T) {
 	whole := os.Getenv("HEED_SCORECARD") == "quick"
 	if !whole {
 		filter.Quota, filter.Trip = "50/5s,100/60s,5000/3600s,4/5s,0/5s", "50ms,tail"
+		if testing.Short() { // the race detector makes each of them ten times as long
+			filter.Trip = "50ms"
+		}
 		// Leave a core to the tests against real servers that run meanwhile.
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	}
