@@ -71,6 +71,9 @@ func (pm *Permit) follow(resp *http.Response) {
 		}
 	default:
 		pm.body = resp.Body
+		if pm.counts {
+			pm.unread.Store(resp.ContentLength)
+		}
 		if o := pm.p.origin; !pm.looked && (o.bodies != nil || o.reg.config.Origin != nil) {
 			pm.lookOn(resp)
 		}
@@ -83,8 +86,8 @@ type followedBody Permit
 
 func (b *followedBody) Read(p []byte) (int, error) {
 	n, err := b.body.Read(p)
-	if n > 0 && b.counts {
-		b.content.Add(int64(n))
+	if b.counts {
+		b.counted(int64(n), err)
 	}
 	if b.look != nil {
 		b.look.see((*Permit)(b), p[:n], err != nil)
@@ -93,6 +96,17 @@ func (b *followedBody) Read(p []byte) (int, error) {
 		(*Permit)(b).Release()
 	}
 	return n, err
+}
+
+// counted counts what has been read.
+func (b *followedBody) counted(n int64, err error) {
+	b.content.Add(n)
+	switch unread := b.unread.Load(); {
+	case err == io.EOF:
+		b.unread.Store(0)
+	case unread >= 0:
+		b.unread.Store(max(unread-n, 0))
+	}
 }
 
 func (b *followedBody) Close() error {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -398,5 +399,21 @@ func TestPolicyAnnouncedOnlyNearItsEndHoldsOn(t *testing.T) {
 				t.Errorf("%s %s: %d refused of a quota of 50 met once", algorithm, name, tally.Refused)
 			}
 		}
+	}
+}
+
+// That bodies cost more or less than was reckoned with is no sign of others, nor
+// of a quota that comes back by itself. Bodies that nobody reads, as here, were
+// sent all the same.
+func TestBytesOfUnevenBodiesAreUsedUp(t *testing.T) {
+	var n atomic.Uint64
+	tally, _ := load{heedtest.Config{
+		Policies: []heedtest.Policy{{Unit: heedtest.UnitContentBytes, Quota: 395_000, Window: 5 * time.Second}},
+		Latency:  heedtest.RoundTrip(5 * time.Millisecond),
+		Respond:  func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, 5_000+n.Add(1)*7919%10_000)) },
+	}, 16, 20, nil}.play(t)
+	t.Logf("%d accepted, %d refused", tally.Accepted, tally.Refused)
+	if tally.Accepted < 20*39*90/100 || tally.Refused > 5 {
+		t.Errorf("%d accepted of about %d, %d refused", tally.Accepted, 20*39, tally.Refused)
 	}
 }

@@ -295,8 +295,8 @@ func (p *partition) smoothTo(now time.Time, m *smoother, l *lane, n, units int64
 			continue
 		}
 		pace := p.paceOf(s, now, s.usual(n, units), sm)
-		if s.policy.Unit == UnitContentBytes && s.estimate > 0 {
-			pace /= float64(s.estimate)
+		if s.policy.Unit == UnitContentBytes && s.mean > 0 {
+			pace /= s.mean
 		}
 		if s.source == SourceAnnounced { // its window may be absurd
 			pace = max(pace, 1/(0.99*p.origin.limits.MaxRetryAfter.Seconds()))

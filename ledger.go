@@ -461,7 +461,7 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	case l.stated && l.flows() && c.sent < l.saidOf: // an older word than the last
 	case l.stated:
 		l.noticeOthers(now, p, c, r)
-		l.learnRefill(p, least)
+		l.learnRefill(p, least-l.noise(c, p))
 		if l.shape == shapeRefill {
 			l.measureRefill(now, p, r)
 		}
@@ -586,6 +586,15 @@ func (l *ledger) hearReset(now, start time.Time, s statement) {
 	}
 }
 
+// noise is by how much what is said can differ from what was reckoned with though
+// nobody else uses the quota: what a body costs is an estimate until it is over.
+func (l *ledger) noise(c *charge, p *Policy) int64 {
+	if p.Unit == UnitContentBytes {
+		return max(c.n, l.own.inFlight)
+	}
+	return 0
+}
+
 // noticeOthers notices that less is left than this process can have left: others
 // use the quota too. How much is followed over half a window.
 func (l *ledger) noticeOthers(now time.Time, p *Policy, c *charge, r int64) {
@@ -601,7 +610,7 @@ func (l *ledger) noticeOthers(now time.Time, p *Policy, c *charge, r int64) {
 	if span <= 0 {
 		span = defaultMinBackoff
 	}
-	seen := float64(max(l.left-r, 0)) / d.Seconds()
+	seen := float64(max(l.left-r-l.noise(c, p), 0)) / d.Seconds()
 	weight := -math.Expm1(-d.Seconds() / span.Seconds())
 	l.others += (seen - l.others) * weight
 	if end := l.until(); end.After(now) && l.left > 0 {

@@ -45,7 +45,8 @@ type Permit struct {
 	counts  bool          // a policy counts its bytes
 	watched bool          // and a Transport sees them pass
 	slots   bool          // its origin has slots that can run out
-	content atomic.Int64  // bytes of the request's and the response's content
+	content atomic.Int64  // bytes of the request's and the response's content …
+	unread  atomic.Int64  // … and of the latter those not read yet; negative: nobody knows
 }
 
 // flights is the permits of a partition that are not over, oldest first.
@@ -198,7 +199,8 @@ func (pm *Permit) end(unsent bool) {
 		if unsent {
 			c.slot.refund(now, c)
 		} else {
-			c.slot.over(now, pm.start, c, pm.bytes())
+			bytes, exact := pm.bytes()
+			c.slot.over(now, pm.start, c, bytes, exact)
 		}
 	}
 	pm.endShared(unsent)
@@ -230,12 +232,14 @@ func (pm *Permit) gone() {
 }
 
 // bytes is how much content the request and its response held, -1 where
-// nobody counted.
-func (pm *Permit) bytes() int64 {
+// nobody counted; what was not read of the response counts where it is known, for
+// the origin has sent it. Else bytes is what it held at least.
+func (pm *Permit) bytes() (n int64, exact bool) {
 	if !pm.counts || !pm.watched {
-		return -1
+		return -1, false
 	}
-	return pm.content.Load()
+	n, unread := pm.content.Load(), pm.unread.Load()
+	return n + max(unread, 0), unread >= 0
 }
 
 // ownRetryAt is the instant before which a refused request is not to be tried

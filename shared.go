@@ -304,7 +304,11 @@ func (pm *Permit) tellLedger(now time.Time, a *Announcement, first bool, before 
 // endShared ends the ledger's side of the permit.
 func (pm *Permit) endShared(unsent bool) {
 	if pm.grant != nil {
-		pm.grant.End(!unsent, pm.bytes())
+		bytes, exact := pm.bytes()
+		if !exact {
+			bytes = -1 // as estimated
+		}
+		pm.grant.End(!unsent, bytes)
 	}
 }
 

@@ -48,7 +48,8 @@ type slot struct {
 
 	inFlight  int64     // units of requests whose bodies are not over yet
 	habit     habit     // of announcing it
-	estimate  int64     // content-bytes: what a request is taken to cost
+	estimate  int64     // content-bytes: what a request is taken to cost …
+	mean      float64   // … and what one costs in the long run
 	resetSaid time.Time // as announced, for show
 	capped    bool      // what it holds for is too long to wait for, and that was told
 	said      Policy    // as it was announced last
@@ -263,17 +264,25 @@ func (s *slot) settleRefused(now, start time.Time, c *charge) {
 	s.ledger.answered += c.n
 }
 
-// over says that c's request is over, bodies and all; bytes is what they held.
-func (s *slot) over(now, start time.Time, c *charge, bytes int64) {
+// over says that c's request is over, bodies and all; bytes is what they held,
+// or where that is not exact, what they held at least.
+func (s *slot) over(now, start time.Time, c *charge, bytes int64, exact bool) {
 	s.settle(now, start, c)
 	s.inFlight -= c.n
 	if s.policy.Unit == UnitContentBytes && bytes >= 0 {
+		if !exact {
+			bytes = max(bytes, c.n)
+		}
 		if s.bucket != nil {
 			s.correct(now, bytes-c.n)
 		} else {
 			s.ledger.correct(now, start, c, bytes, &s.terms)
 		}
 		s.estimate = max(bytes, s.estimate-s.estimate/8)
+		if s.mean == 0 {
+			s.mean = float64(bytes)
+		}
+		s.mean += (float64(bytes) - s.mean) / 16
 	}
 }
 
