@@ -131,7 +131,7 @@ func (c *crowd) neverHung(o Options) {
 	c.t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if most := lostWindow + cmp.Or(o.Timeout, defaultTimeout) + 2*time.Second; c.longest > most {
+	if most := lostWindow + cmp.Or(o.Timeout, patience) + 2*time.Second; c.longest > most {
 		c.t.Errorf("a call took %v, want %v at most", c.longest, most)
 	}
 }

@@ -1,6 +1,7 @@
 package redisheed
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -30,6 +31,9 @@ func needServer(t testing.TB) {
 		t.Skip(err)
 	}
 }
+
+// patience is how long tests wait for an answer of Redis.
+const patience = 5 * time.Second
 
 // A server is a redis-server of the test's own.
 type server struct {
@@ -157,9 +161,11 @@ func anyServer(t testing.TB) redis.UniversalClient {
 	return c
 }
 
-// quiet are options that log nothing.
+// quiet are options that log nothing, and do not take a Redis for lost that a
+// busy machine keeps waiting.
 func quiet(o Options) Options {
 	o.Logger = slog.New(slog.DiscardHandler)
+	o.Timeout = cmp.Or(o.Timeout, patience)
 	return o
 }
 
