@@ -523,6 +523,48 @@ func TestNewProcessesKnowWhatWasAnnounced(t *testing.T) {
 	pm.Release()
 }
 
+func TestAnswersAreToldThoughNothingMoreIsAsked(t *testing.T) {
+	const window = 2 * time.Second
+	limits := func(quota int64) heed.Limits {
+		return heed.Limits{Policies: []heed.Policy{{Name: "p", Quota: quota, Window: window}}}
+	}
+	t.Run("late", func(t *testing.T) {
+		t.Parallel()
+		c := anyServer(t)
+		a, b := newRegistry(t, c, Options{}, limits(1)), newRegistry(t, c, Options{}, limits(1))
+		pm := acquire(t, a)
+		time.Sleep(window / 5)
+		answered := time.Now()
+		answer(pm, 200)
+		pm.Release()
+		pm = acquire(t, b)
+		near(t, "waiting since the answer", time.Since(answered), window, atOnce)
+		pm.Release()
+	})
+	t.Run("early", func(t *testing.T) {
+		t.Parallel()
+		c := anyServer(t)
+		a, b := newRegistry(t, c, Options{}, limits(2)), newRegistry(t, c, Options{}, limits(2))
+		acquire(t, b).Cancel() // it is known to be there
+		pm := acquire(t, a)
+		time.Sleep(window * 3 / 4)
+		answer(pm, 200) // so the next answer is expected to be as slow …
+		pm.Release()
+		pm = acquire(t, a)
+		answer(pm, 200) // … and is not
+		answered := time.Now()
+		pm.Release()
+		for range 2 {
+			pm = acquire(t, b)
+			answer(pm, 200)
+			pm.Release()
+		}
+		if d := time.Since(answered); d > window+window/2+5*stoodStill(answered) {
+			t.Errorf("the second unit was back after %v, want about %v", d, window)
+		}
+	})
+}
+
 func TestResetReachesAllProcesses(t *testing.T) {
 	t.Parallel()
 	c := anyServer(t)

@@ -31,6 +31,7 @@ func TestMain(m *testing.M) {
 		work(job)
 		return
 	}
+	go watchStalls()
 	redis.SetLogger(quietly{}) // of connections to servers that are down on purpose
 	os.Exit(m.Run())
 }

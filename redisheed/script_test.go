@@ -426,6 +426,36 @@ func TestWhoForgotIsToldBeforeItGrants(t *testing.T) {
 	}
 }
 
+func TestAnOriginThatIsNewToRedisHasOthersTell(t *testing.T) {
+	s := newSim(t)
+	sub := s.c.Subscribe(t.Context(), "news")
+	defer sub.Close()
+	if _, err := sub.Receive(t.Context()); err != nil { // it has begun
+		t.Fatal(err)
+	}
+	s.ask("a", question{Limits: perWindow(10, 10*time.Second)})
+	s.ask("a", question{Limits: perWindow(10, 10*time.Second)})
+	s.m.Publish("news", "the end")
+	var got []string
+	for {
+		m, err := sub.ReceiveMessage(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Payload == "the end" {
+			break
+		}
+		var news message
+		if err := json.Unmarshal([]byte(m.Payload), &news); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, news.Kind)
+	}
+	if !slices.Equal(got, []string{"lost"}) {
+		t.Errorf("it published %q", got)
+	}
+}
+
 func TestAnnouncedPolicies(t *testing.T) {
 	second := int64(1_000_000)
 	said := func(quota, window, remaining, reset int64, n, sent, used int64) op {

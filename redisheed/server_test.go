@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -173,4 +174,42 @@ func newLedger(t testing.TB, c redis.UniversalClient, o Options) *Ledger {
 	l := New(c, quiet(o))
 	t.Cleanup(func() { l.Close() })
 	return l
+}
+
+// A stall is a while for which this process was not run.
+type stall struct {
+	at     time.Time
+	length time.Duration
+}
+
+// stalls are those of the test's process; guarded by its lock.
+var stalls struct {
+	sync.Mutex
+	list []stall
+}
+
+// watchStalls notes when the machine does not run this process.
+func watchStalls() {
+	const nap = 5 * time.Millisecond
+	for {
+		at := time.Now()
+		time.Sleep(nap)
+		if d := time.Since(at) - nap; d > nap {
+			stalls.Lock()
+			stalls.list = append(stalls.list, stall{at, d})
+			stalls.Unlock()
+		}
+	}
+}
+
+// stoodStill is the longest stall since an instant.
+func stoodStill(since time.Time) (longest time.Duration) {
+	stalls.Lock()
+	defer stalls.Unlock()
+	for _, s := range stalls.list {
+		if s.at.After(since) {
+			longest = max(longest, s.length)
+		}
+	}
+	return longest
 }
