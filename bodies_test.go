@@ -63,6 +63,12 @@ func TestBodyTellsARefusalFromAMistake(t *testing.T) {
 		{"the same where nobody is known to mean it", "https://api.example.org/graphql", saying(400, limited), 1},
 		{"OpenAI's 429 for a rate", "https://api.openai.com/v1/x", saying(429, `{"error":{"code":"rate_limit_exceeded"}}`, "Retry-After", "3"), 2},
 		{"OpenAI's 429 for want of money", "https://api.openai.com/v1/x", saying(429, `{"error":{"code":"insufficient_quota"}}`), 1},
+		{"Gemini's 429, with the time in its body", "https://generativelanguage.googleapis.com/v1beta/x",
+			saying(429, `{"error":{"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"3s"}]}}`), 2},
+		{"Google's 403 for a rate", "https://www.googleapis.com/drive", saying(403, `{"reason":"userRateLimitExceeded"}`, "Retry-After", "3"), 2},
+		{"Google's 403 for the day", "https://www.googleapis.com/drive", saying(403, `{"reason":"dailyLimitExceeded"}`), 1},
+		{"Google's 403 for want of permission", "https://www.googleapis.com/drive", saying(403, `{"reason":"forbidden"}`), 1},
+		{"Stripe's 429, not to be tried again", "https://api.stripe.com/v1/x", saying(429, `{}`, "Stripe-Should-Retry", "false"), 1},
 		{"Stack Exchange's 400 for a limit", "https://api.stackexchange.com/2.3/questions",
 			saying(400, `{"error_id":502,"error_name":"throttle_violation","error_message":"too many requests from this IP, more requests available in 3 seconds"}`), 2},
 	} {

@@ -1,7 +1,6 @@
 package heed
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -119,46 +118,3 @@ func (b *followedPipe) CloseWrite() error {
 	}
 	return fmt.Errorf("heed: CloseWrite: %w", http.ErrNotSupported)
 }
-
-// heldLen is how much of a refusal's body is read ahead, so that a wait does
-// not pin its connection.
-const heldLen = 16 << 10
-
-// hold reads ahead the beginning of a refusal's body, which reads as before.
-// A body of which nothing is left then gives back its connection.
-func hold(resp *http.Response) {
-	if resp == nil || resp.Body == nil || resp.Body == http.NoBody {
-		return
-	}
-	var head bytes.Buffer
-	_, err := head.ReadFrom(io.LimitReader(resp.Body, heldLen+1))
-	switch {
-	case err != nil:
-		resp.Body = &heldBody{io.MultiReader(&head, failed{err}), resp.Body}
-	case head.Len() > heldLen:
-		resp.Body = &heldBody{io.MultiReader(&head, resp.Body), resp.Body}
-	default:
-		resp.Body.Close()
-		resp.Body = &heldBody{&head, io.NopCloser(nil)}
-	}
-}
-
-// drain lets go of a response that is not going back, and of its connection
-// unharmed where little of its body is left.
-func drain(resp *http.Response) {
-	if resp != nil && resp.Body != nil {
-		io.CopyN(io.Discard, resp.Body, heldLen+1)
-		resp.Body.Close()
-	}
-}
-
-// A heldBody is a body whose beginning has been read ahead.
-type heldBody struct {
-	io.Reader
-	io.Closer
-}
-
-// failed is what is left of a body that could not be read.
-type failed struct{ err error }
-
-func (f failed) Read([]byte) (int, error) { return 0, f.err }

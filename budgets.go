@@ -13,14 +13,18 @@ const pkSep = "\x01"
 // bucketOf returns the budget in which an answer to pm's request counts a
 // policy; "": one that is not known to be for some requests only.
 func (p *partition) bucketOf(pm *Permit, a *Announcement, policy, key string) string {
+	return p.origin.ownBuckets(p.bucketNamed(pm, a, policy, key), pm.path)
+}
+
+// bucketNamed is bucketOf without what the path adds to the name.
+func (p *partition) bucketNamed(pm *Permit, a *Announcement, policy, key string) string {
 	switch {
-	case a.Dialect == "riot": // its bucket says which kind of limit refused
-		if strings.HasPrefix(policy, "method-") {
-			return pm.route()
-		}
-		return ""
+	case slices.Contains(a.PerRoute, policy):
+		return pm.route()
 	case a.Bucket != "":
 		return a.Bucket[:min(len(a.Bucket), maxNameLen)]
+	case key == "" && p.origin.namesBudgets(a):
+		return policy
 	case key == "":
 		return ""
 	}
@@ -58,10 +62,8 @@ func (p *partition) slotIn(bucket, name, key string) *slot {
 func (p *partition) belongs(now time.Time, pm *Permit, a *Announcement, buckets []string, first bool) *lane {
 	o := p.origin
 	switch {
-	case a.Dialect == "riot":
-		if a.Refused && a.Bucket != "" && !a.Global {
-			buckets = append(buckets, pm.route())
-		}
+	case a.Route && a.Refused && !a.Global:
+		buckets = append(buckets, pm.route())
 	case a.Bucket != "":
 		buckets = append(buckets, a.Bucket[:min(len(a.Bucket), maxNameLen)])
 	}
@@ -77,9 +79,12 @@ func (p *partition) belongs(now time.Time, pm *Permit, a *Announcement, buckets 
 		}
 		return nil
 	}
+	if o.namesBudgets(a) {
+		buckets = append(buckets, p.stillCounted(pm)...)
+	}
 	key := joinBuckets(buckets)
 	p.learnRoute(now, pm, key)
-	return p.lane(now, key)
+	return p.lane(now, o.ownBuckets(key, pm.path))
 }
 
 // learnRoute notes that requests such as pm's belong to a lane, and moves those
@@ -123,7 +128,41 @@ func (p *partition) mayCount(bucket string, pm *Permit) bool {
 	}
 	var buf [longestPath]byte
 	key, known := p.origin.routes.lookUp(appendRoute(buf[:0], pm.method, pm.path), pm.path)
-	return !known || slices.Contains(strings.Split(key, bucketSep), bucket)
+	return !known || keyHas(p.origin.ownBuckets(key, pm.path), bucket)
+}
+
+// hasRoom reports whether one more policy can be remembered.
+func (p *partition) hasRoom(now time.Time, bucket string) bool {
+	if len(p.slots) < mostSlots {
+		return true
+	}
+	common := 0
+	for _, s := range p.slots {
+		if s.bucketName == "" {
+			common++
+		}
+	}
+	return (bucket != "" || common < mostSlots) && (len(p.slots) < mostBudgets || p.makeRoom(now))
+}
+
+// makeRoom forgets the budget that was heard of longest ago, of those that are
+// restored and whose requests are none in flight, and reports whether there is
+// one.
+func (p *partition) makeRoom(now time.Time) bool {
+	oldest := -1
+	for i, s := range p.slots {
+		if s.bucketName != "" && s.inFlight == 0 && !s.rest(now).After(now) && (oldest < 0 || s.habit.last.Before(p.slots[oldest].habit.last)) {
+			oldest = i
+		}
+	}
+	if oldest < 0 {
+		return false
+	}
+	bucket := p.slots[oldest].bucketName
+	p.slots = slices.Delete(p.slots, oldest, oldest+1)
+	p.lanes = slices.DeleteFunc(p.lanes, func(l *lane) bool { return l.has(bucket) && l.idle(now) }) // its next request goes ahead again
+	p.origin.known = slices.DeleteFunc(p.origin.known, func(k knownPolicy) bool { return k.bucket == bucket })
+	return true
 }
 
 // openBucket has the requests of a budget go one ahead of the others.
@@ -143,10 +182,8 @@ func (p *partition) openBucket(now time.Time, bucket string) {
 // each process keeps to that by itself.
 func (p *partition) common(pm *Permit, a *Announcement) Announcement {
 	c := *a
-	if a.Bucket == "" {
-		if a.Dialect != "riot" {
-			return c
-		}
+	if a.Bucket == "" && len(a.PerRoute) == 0 && !p.origin.named {
+		return c
 	}
 	c.Policies = slices.DeleteFunc(slices.Clone(a.Policies), func(pol Policy) bool {
 		return p.bucketOf(pm, a, pol.Name, pol.PartitionKey) != ""
@@ -162,7 +199,7 @@ func shownBucket(bucket string) string {
 	if strings.Contains(bucket, pkSep) {
 		return "" // a partition key is nobody's business
 	}
-	return bucket
+	return strings.ReplaceAll(bucket, majorSep, " ")
 }
 
 // shown is the name of the lane's budgets for people.

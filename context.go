@@ -68,7 +68,8 @@ func Bypass(ctx context.Context) context.Context {
 }
 
 // WithCost returns a context whose requests cost n of unit instead of one
-// request or of an estimate of bytes. 0 is free; a negative n counts as 0.
+// request or of an estimate of bytes. 0 is free, though a refusal is waited for
+// all the same; a negative n counts as 0.
 // Costs of several units can be set one after the other.
 //
 // A cost above a policy's quota waits for the whole quota and takes it all;

@@ -155,9 +155,11 @@ func (a *Announcement) addBody(dialects []*Dialect, status int, h http.Header, b
 		a.Policies = append(a.Policies, b.Policies...)
 		a.Limits = append(a.Limits, b.Limits...)
 		a.Violated = append(a.Violated, b.Violated...)
+		a.PerRoute = append(a.PerRoute, b.PerRoute...)
 		a.RetryAfter = max(a.RetryAfter, b.RetryAfter)
 		a.Refused, a.NoRetry = a.Refused || b.Refused, a.NoRetry || b.NoRetry
 		a.Reduced, a.Global = a.Reduced || b.Reduced, a.Global || b.Global
+		a.Route = a.Route || b.Route
 		a.Dialect, a.Bucket = cmp.Or(a.Dialect, b.Dialect), cmp.Or(a.Bucket, b.Bucket)
 	}
 	return said
@@ -171,7 +173,7 @@ func wantsBody(origin string, status int, h http.Header, own []Dialect) bool {
 	}
 	wants := func(d *Dialect) bool {
 		for i := range d.Refusals {
-			if d.Refusals[i].Status == status && d.Refusals[i].Body != "" {
+			if d.Refusals[i].Status == status && (d.Refusals[i].Body != "" || d.Refusals[i].Member != "") {
 				return true
 			}
 		}

@@ -2,6 +2,7 @@ package heed
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -52,9 +53,6 @@ func limitFields(h http.Header, buf []string) []string {
 	for name, lines := range h {
 		if ordinary(name) || len(lines) == 0 || !speaksOfLimits(name) || len(buf) == maxFields {
 			continue
-		}
-		if buf == nil {
-			buf = make([]string, 0, 8)
 		}
 		buf = append(buf, name)
 	}
@@ -123,7 +121,7 @@ func (p *fieldPattern) match(name string) (dim string, ok bool) {
 		return "", false
 	}
 	switch dim {
-	case "Limit", "Remaining", "Reset", "Used", "After", "Policy", "Ms":
+	case "Limit", "Remaining", "Reset", "Used", "After", "Policy", "Ms", "Currentrequest":
 		return "", false // another role of the quota without a dimension
 	}
 	return dim, true
@@ -175,8 +173,8 @@ func indexDialects(table []Dialect) *dialectIndex {
 			for name := range strings.FieldsSeq(d.Bucket) {
 				x.fields[name] = append(x.fields[name], shows)
 			}
-			for _, global := range d.Global {
-				name, _, _ := strings.Cut(global, ":")
+			for _, shown := range slices.Concat(d.Global, d.Route, d.NoRetry) {
+				name, _, _ := strings.Cut(shown, ":")
 				x.fields[name] = append(x.fields[name], shows)
 			}
 		}

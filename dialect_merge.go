@@ -5,9 +5,6 @@ import "time"
 // state takes in one quota as read, Quota below zero where it is not said.
 func (r *dialectReader) state(g *quotaGroup, p Policy, l ServiceLimit) {
 	q := g.quota
-	if q.Refill > 0 {
-		setRefill(&p, q.Refill)
-	}
 	if q.Aligned && l.Reset < 0 && p.Window > 0 {
 		next := r.ref.Truncate(p.Window).Add(p.Window)
 		l.Reset, l.Resolution, l.Clock = next.Sub(r.ref), time.Second, true
@@ -19,6 +16,9 @@ func (r *dialectReader) state(g *quotaGroup, p Policy, l ServiceLimit) {
 		if r.a.RetryAfter <= 0 {
 			r.a.NoRetry = true
 		}
+	}
+	if q.PerRoute {
+		r.a.PerRoute = append(r.a.PerRoute, p.Name)
 	}
 	r.add(g.dialect, p, l)
 }

@@ -20,7 +20,8 @@ func readDialects(origin string, status int, h http.Header, fields []string, bod
 		return
 	}
 	r := dialectReaders.Get().(*dialectReader)
-	r.a, r.status, r.h, r.fields, r.ref = *a, status, h, fields, date
+	r.a, r.status, r.h, r.ref = *a, status, h, date
+	r.fields = append(r.fields, fields...) // a copy, so that the caller's stay off the heap
 	r.refused = a.Refused || status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable
 	r.policies, r.limits = len(a.Policies), len(a.Limits)
 	if date.IsZero() {
@@ -79,8 +80,9 @@ var dialectReaders = sync.Pool{New: func() any { return new(dialectReader) }}
 func (r *dialectReader) free() {
 	clear(r.spoken)
 	clear(r.groups)
-	r.spoken, r.groups = r.spoken[:0], r.groups[:0]
-	r.a, r.h, r.fields = Announcement{}, nil, nil
+	clear(r.fields)
+	r.spoken, r.groups, r.fields = r.spoken[:0], r.groups[:0], r.fields[:0]
+	r.a, r.h = Announcement{}, nil
 	r.matched, r.taken, r.own, r.known, r.shown = 0, 0, 0, 0, false
 	dialectReaders.Put(r)
 }
@@ -358,6 +360,9 @@ func (r *dialectReader) emit(g *quotaGroup) {
 	if n, rest, ok := scanDecimal(trimOWS(r.value(g, roleResetAfter))); ok && !n.neg && rest == "" {
 		if s, ok := n.span(TimeAuto, r.ref); ok && !s.clock {
 			l.Reset, l.Resolution, l.Clock = s.d, s.grain, false
+			if s.d > 0 && r.a.RetryAfter/1000 == s.d {
+				r.a.RetryAfter = s.d // Discord's older versions state it in milliseconds
+			}
 		}
 	}
 	if q.Form != FormNumber {
@@ -365,6 +370,10 @@ func (r *dialectReader) emit(g *quotaGroup) {
 		return
 	}
 	limit := r.value(g, roleLimit)
+	grouped := groupsThousands(limit)
+	if grouped {
+		limit = strings.ReplaceAll(limit, ",", "")
+	}
 	if n, ok := parseCount(limit); ok {
 		p.Quota = n
 	} else if n, rest, ok := scanDecimal(trimOWS(limit)); ok && !n.neg && rest == "" && n.nanos > 0 && p.Window > 0 {
@@ -373,6 +382,9 @@ func (r *dialectReader) emit(g *quotaGroup) {
 	}
 	if g.name[roleRemaining] != "" {
 		for _, line := range r.h[g.name[roleRemaining]] { // several limiters, of which the tightest counts
+			if grouped {
+				line = strings.ReplaceAll(line, ",", "")
+			}
 			if n, ok := parseLeft(line); ok && (l.Remaining < 0 || n < l.Remaining) {
 				l.Remaining = n
 			}
@@ -380,7 +392,11 @@ func (r *dialectReader) emit(g *quotaGroup) {
 	}
 	used, usedKnown := int64(0), false
 	if g.name[roleUsed] != "" {
-		used, usedKnown = parseCount(r.value(g, roleUsed))
+		value := r.value(g, roleUsed)
+		if grouped {
+			value = strings.ReplaceAll(value, ",", "")
+		}
+		used, usedKnown = parseCount(value)
 	}
 	if g.name[roleRate] != "" {
 		setRate(&p, r.value(g, roleRate))
@@ -403,14 +419,18 @@ func (r *dialectReader) emit(g *quotaGroup) {
 	r.state(g, p, l)
 }
 
-// setRate gives a policy the rate a field states in units per second: of its
-// quota where it has one, or else as so many a second, or one in so long.
+// setRate gives a policy the rate a field states in units per window, or per
+// second where there is none: of its quota where it has one, or else as so many
+// in that time, or one in so long.
 func setRate(p *Policy, value string) {
 	n, rest, ok := scanDecimal(trimOWS(value))
 	if !ok || n.neg || trimOWS(rest) != "" {
 		return
 	}
 	rate := float64(n.whole) + float64(n.nanos)/1e9
+	if p.Window > 0 {
+		rate /= p.Window.Seconds()
+	}
 	if rate <= 0 {
 		return
 	}

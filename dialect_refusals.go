@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net/http"
 	"strings"
+	"time"
 )
 
 // conclude reads the budget and judges the status.
@@ -11,12 +12,18 @@ func (r *dialectReader) conclude(body []byte) {
 	for i := range r.groups {
 		r.speaks(r.groups[i].dialect)
 	}
-	exhausted := false
+	exhausted, timed := false, false
 	for i := range r.a.Limits {
-		exhausted = exhausted || r.a.Limits[i].Remaining == 0
+		if l := &r.a.Limits[i]; l.Remaining == 0 {
+			exhausted, timed = true, timed || l.Reset > 0
+		}
 	}
 	refusal := (*Refusal)(nil)
 	for i, d := range r.spoken {
+		if r.a.majors == nil {
+			r.a.majors = d.Majors
+		}
+		r.a.named = r.a.named || d.Named
 		if i >= r.known && !r.shown && len(d.Refusals) == 0 {
 			continue
 		}
@@ -31,12 +38,9 @@ func (r *dialectReader) conclude(body []byte) {
 		if r.status < 400 {
 			continue
 		}
-		for _, global := range d.Global {
-			name, value, _ := strings.Cut(global, ":")
-			if name = http.CanonicalHeaderKey(name); r.sent(name, i < r.own) && equalASCII(trimOWS(r.h[name][0]), trimOWS(value)) {
-				r.a.Global = true
-			}
-		}
+		r.a.Global = r.a.Global || r.shows(d.Global, i < r.own)
+		r.a.Route = r.a.Route || r.shows(d.Route, i < r.own)
+		r.a.NoRetry = r.a.NoRetry || r.shows(d.NoRetry, i < r.own)
 		for i := range d.Refusals {
 			if refusal == nil && d.Refusals[i].fits(r, exhausted, body) {
 				refusal = &d.Refusals[i]
@@ -48,6 +52,9 @@ func (r *dialectReader) conclude(body []byte) {
 		r.a.NoRetry = r.a.NoRetry || refusal.NoRetry
 		r.a.Global = r.a.Global || refusal.Global
 		if r.a.RetryAfter <= 0 && !refusal.NoRetry {
+			r.a.RetryAfter = memberSpan(body, refusal.Member)
+		}
+		if r.a.RetryAfter <= 0 && !timed && !refusal.NoRetry {
 			r.a.RetryAfter = refusal.Wait
 		}
 	}
@@ -69,6 +76,37 @@ func (r *dialectReader) conclude(body []byte) {
 	case r.a.Dialect == "", r.a.Dialect == dialectIETF06 && r.known > 0: // who it is says more than the draft does
 		r.a.Dialect = r.spoken[0].Name
 	}
+}
+
+// memberSpan reads a span from the member of that name of a JSON text, wherever
+// it is; 0: there is none.
+func memberSpan(body []byte, name string) time.Duration {
+	_, rest, found := bytes.Cut(body, []byte(`"`+name+`"`))
+	if !found || name == "" {
+		return 0
+	}
+	rest = bytes.TrimLeft(rest, ": \t\r\n\"")
+	end := bytes.IndexAny(rest, ",}\" \t\r\n")
+	if end < 0 || end > maxValueLen {
+		return 0
+	}
+	s, ok := parseSpan(string(rest[:end]), TimeAuto, time.Time{})
+	if !ok || s.clock {
+		return 0
+	}
+	return s.d
+}
+
+// shows reports whether one of the fields of a list was sent with the value that
+// the list gives it.
+func (r *dialectReader) shows(list []string, anyName bool) bool {
+	for _, item := range list {
+		name, value, _ := strings.Cut(item, ":")
+		if name = http.CanonicalHeaderKey(name); r.sent(name, anyName) && equalASCII(trimOWS(r.h[name][0]), trimOWS(value)) {
+			return true
+		}
+	}
+	return false
 }
 
 // fits reports whether a response is such a refusal.

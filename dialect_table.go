@@ -2,6 +2,7 @@ package heed
 
 import (
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -23,11 +24,14 @@ var dialectTable = []Dialect{
 		Quotas:  []QuotaFields{plain("X-Ratelimit-", 0)},
 		Bucket:  "X-Ratelimit-Resource",
 		Refusals: []Refusal{
+			// The secondary limits: all has to stop, whatever is left.
+			{Status: 403, Body: "secondary rate limit", Global: true, Wait: time.Minute},
+			{Status: 429, Body: "secondary rate limit", Global: true, Wait: time.Minute},
+			{Status: 403, Body: "abuse detection mechanism", Global: true, Wait: time.Minute},
 			{Status: 403, Exhausted: true},
 			{Status: 429, Exhausted: true},
-			// The secondary limits: plenty is left, and all has to stop.
-			{Status: 403, RetryAfter: true, Body: "secondary rate limit", Global: true, Wait: time.Minute},
-			{Status: 403, Body: "abuse detection mechanism", Global: true, Wait: time.Minute},
+			{Status: 403, Body: "API rate limit exceeded", Wait: time.Minute},
+			{Status: 403, RetryAfter: true, Global: true},
 			{Status: 429, Global: true, Wait: time.Minute},
 		},
 	},
@@ -41,6 +45,7 @@ var dialectTable = []Dialect{
 		}},
 		Bucket: "Ratelimit-Name",
 	},
+	{Name: "huggingface", Origins: []string{"huggingface.co"}, Named: true},
 	{Name: "bitbucket", Origins: []string{"api.bitbucket.org", "bitbucket.org"}, Bucket: "X-Ratelimit-Resource"},
 	{Name: "jira", Origins: []string{"*.atlassian.net", "api.atlassian.com"}, Quotas: []QuotaFields{plain("X-Ratelimit-", 0)}},
 	{Name: "twitch", Origins: []string{"api.twitch.tv"}, Quotas: []QuotaFields{plain("Ratelimit-", 0)}},
@@ -56,6 +61,7 @@ var dialectTable = []Dialect{
 		Name: "discord", Origins: []string{"discord.com", "discordapp.com", "*.discord.com"},
 		Quotas: []QuotaFields{plain("X-Ratelimit-", 0)},
 		Bucket: "X-Ratelimit-Bucket",
+		Majors: []string{"channels", "guilds", "webhooks"},
 		Global: []string{"X-Ratelimit-Global: true", "X-Ratelimit-Scope: global"},
 	},
 	{
@@ -91,7 +97,29 @@ var dialectTable = []Dialect{
 			named("X-Ratelimit-", "tokens", "tokens", time.Minute),
 		},
 	},
-	{Name: "mistral", Origins: []string{"api.mistral.ai"}, Quotas: []QuotaFields{suffixed("X-Ratelimit-")}},
+	{
+		Name: "mistral", Origins: []string{"api.mistral.ai"},
+		Quotas: []QuotaFields{
+			suffixed("X-Ratelimit-"),
+			{
+				Policy: "tokens", Unit: "tokens", Limit: "Ratelimitbysize-Limit",
+				Remaining: "Ratelimitbysize-Remaining", Reset: "Ratelimitbysize-Reset",
+			},
+			{
+				Policy: "tokens-*", Unit: "tokens", Limit: "X-Ratelimitbysize-Limit-*", Remaining: "X-Ratelimitbysize-Remaining-*",
+			},
+		},
+	},
+	{
+		Name: "cohere", Origins: []string{"api.cohere.com", "api.cohere.ai"}, Anywhere: true,
+		Quotas: []QuotaFields{
+			{
+				Policy: "trial", Window: time.Minute, PerRoute: true,
+				Limit: "X-Trial-Endpoint-Call-Limit", Remaining: "X-Trial-Endpoint-Call-Remaining",
+			},
+			{Policy: "monthly", Window: 30 * day, Limit: "X-Endpoint-Monthly-Call-Limit"},
+		},
+	},
 	{
 		Name: "anthropic", Origins: []string{"api.anthropic.com"}, Anywhere: true,
 		Quotas: []QuotaFields{
@@ -108,7 +136,21 @@ var dialectTable = []Dialect{
 		Refusals: []Refusal{{Status: 529}}, // overloaded
 	},
 	{Name: "notion", Origins: []string{"api.notion.com"}, Refusals: []Refusal{{Status: 529}}},
-	{Name: "twitter", Origins: []string{"api.twitter.com", "api.x.com"}, Quotas: []QuotaFields{plain("X-Rate-Limit-", 0)}, Refusals: []Refusal{{Status: 420}}},
+	{
+		Name: "twitter", Origins: []string{"api.twitter.com", "api.x.com"},
+		Quotas: []QuotaFields{
+			perRoute(plain("X-Rate-Limit-", 0)),
+			{
+				Policy: "app-24hour", Window: day, PerRoute: true,
+				Limit: "X-App-Limit-24hour-Limit", Remaining: "X-App-Limit-24hour-Remaining", Reset: "X-App-Limit-24hour-Reset",
+			},
+			{
+				Policy: "user-24hour", Window: day, PerRoute: true,
+				Limit: "X-User-Limit-24hour-Limit", Remaining: "X-User-Limit-24hour-Remaining", Reset: "X-User-Limit-24hour-Reset",
+			},
+		},
+		Refusals: []Refusal{{Status: 420}},
+	},
 	{
 		// A quota of 0 is how it says that too many requests are in flight.
 		Name: "okta", Origins: []string{"*.okta.com", "*.oktapreview.com", "*.okta-emea.com"},
@@ -125,7 +167,42 @@ var dialectTable = []Dialect{
 	{Name: "scopemaster", Origins: []string{"*.scopemaster.com"}, Refusals: []Refusal{{Status: 402, Exhausted: true}}},
 	{
 		Name: "stripe", Origins: []string{"api.stripe.com"}, Sign: "Stripe-Rate-Limited-Reason",
-		Global: []string{"Stripe-Rate-Limited-Reason: global-rate", "Stripe-Rate-Limited-Reason: global-concurrency"},
+		Global:  []string{"Stripe-Rate-Limited-Reason: global-rate", "Stripe-Rate-Limited-Reason: global-concurrency"},
+		NoRetry: []string{"Stripe-Should-Retry: false"},
+	},
+	{
+		Name: "google", Origins: []string{"*.googleapis.com"},
+		Refusals: []Refusal{
+			{Status: 403, Body: "dailyLimitExceeded", NoRetry: true}, // until the day is over in California
+			{Status: 403, Body: "quotaExceeded", NoRetry: true},
+			{Status: 403, Body: "rateLimitExceeded"},
+			{Status: 403, Body: "userRateLimitExceeded"},
+			{Status: 429, Member: "retryDelay"}, // of google.rpc.RetryInfo
+		},
+	},
+	{
+		Name: "aws", Origins: []string{"*.amazonaws.com"},
+		Refusals: []Refusal{
+			{Status: 400, Body: "Throttling"}, // ThrottlingException and its relatives
+			{Status: 400, Body: "ProvisionedThroughputExceeded"},
+			{Status: 400, Body: "RequestLimitExceeded"},
+		},
+	},
+	{Name: "zoom", Origins: []string{"api.zoom.us"}, Quotas: []QuotaFields{plain("X-Ratelimit-", 0)}, Bucket: "X-Ratelimit-Category"},
+	{
+		Name: "bigcommerce", Origins: []string{"api.bigcommerce.com"}, Anywhere: true,
+		Quotas: []QuotaFields{{
+			Limit: "X-Rate-Limit-Requests-Quota", Remaining: "X-Rate-Limit-Requests-Left",
+			Reset: "X-Rate-Limit-Time-Reset-Ms", Interval: "X-Rate-Limit-Time-Window-Ms",
+		}},
+	},
+	{
+		Name: "xero", Origins: []string{"api.xero.com"}, Anywhere: true,
+		Quotas: []QuotaFields{
+			{Policy: "minute", Remaining: "X-Minlimit-Remaining", Window: time.Minute},
+			{Policy: "day", Remaining: "X-Daylimit-Remaining", Window: day},
+			{Policy: "app-minute", Remaining: "X-Appminlimit-Remaining", Window: time.Minute},
+		},
 	},
 	{
 		Name: "strava", Origins: []string{"www.strava.com"}, Sign: "X-Ratelimit-Usage",
@@ -152,15 +229,15 @@ var dialectTable = []Dialect{
 		Name: "riot", Origins: []string{"*.api.riotgames.com"}, Anywhere: true,
 		Quotas: []QuotaFields{
 			{Policy: "app", Form: FormWindows, Limit: "X-App-Rate-Limit", Used: "X-App-Rate-Limit-Count"},
-			{Policy: "method", Form: FormWindows, Limit: "X-Method-Rate-Limit", Used: "X-Method-Rate-Limit-Count"},
+			{Policy: "method", Form: FormWindows, Limit: "X-Method-Rate-Limit", Used: "X-Method-Rate-Limit-Count", PerRoute: true},
 		},
-		Bucket: "X-Rate-Limit-Type",
 		Global: []string{"X-Rate-Limit-Type: application"},
+		Route:  []string{"X-Rate-Limit-Type: method", "X-Rate-Limit-Type: service"},
 	},
 	{
 		Name: "shopify", Origins: []string{"*.myshopify.com"}, Anywhere: true,
 		Quotas: []QuotaFields{{
-			Form: FormRatio, Used: "X-Shopify-Shop-Api-Call-Limit", Refill: 2,
+			Form: FormRatio, Used: "X-Shopify-Shop-Api-Call-Limit", Window: 20 * time.Second, // whatever the plan
 		}},
 		Refusals: []Refusal{{Status: 430}},
 	},
@@ -191,7 +268,7 @@ var dialectTable = []Dialect{
 		Refusals: []Refusal{{Status: 403, Exhausted: true}},
 	},
 	{
-		Name: "zendesk", Origins: []string{"*.zendesk.com"}, Anywhere: true,
+		Name: "zendesk", Origins: []string{"*.zendesk.com"}, Anywhere: true, Named: true,
 		Quotas: []QuotaFields{{Form: FormKeys, Limit: "Zendesk-Ratelimit-*"}},
 	},
 	{
@@ -237,8 +314,12 @@ var dialectTable = []Dialect{
 			{Policy: "ad-account", Form: FormPercent, Used: "X-Ad-Account-Usage"},
 		},
 		Refusals: []Refusal{
-			{Status: 400, Body: "request limit reached"},
+			{Status: 400, Body: "request limit reached"}, // codes 4, 17 and 32
+			{Status: 400, Body: "exceeded the rate limit"},
+			{Status: 400, Body: "too many calls"},
 			{Status: 403, Body: "request limit reached"},
+			{Status: 403, Body: "exceeded the rate limit"},
+			{Status: 403, Body: "too many calls"},
 		},
 	},
 	{
@@ -254,7 +335,7 @@ var dialectTable = []Dialect{
 	{
 		Name: "bybit", Origins: []string{"api.bybit.com", "api-testnet.bybit.com"}, Anywhere: true,
 		Quotas: []QuotaFields{{
-			Limit: "X-Bapi-Limit", Remaining: "X-Bapi-Limit-Status", Reset: "X-Bapi-Limit-Reset-Timestamp",
+			Limit: "X-Bapi-Limit", Remaining: "X-Bapi-Limit-Status", Reset: "X-Bapi-Limit-Reset-Timestamp", PerRoute: true,
 		}},
 		Refusals: []Refusal{{Status: 403, Body: "access too frequent", Global: true}},
 	},
@@ -267,7 +348,7 @@ var dialectTable = []Dialect{
 	{
 		Name: "lark", Origins: []string{"open.feishu.cn", "open.larksuite.com"}, Anywhere: true,
 		Quotas: []QuotaFields{{
-			Limit: "X-Ogw-Ratelimit-Limit", Remaining: "X-Ogw-Ratelimit-Remaining", Reset: "X-Ogw-Ratelimit-Reset",
+			Limit: "X-Ogw-Ratelimit-Limit", Remaining: "X-Ogw-Ratelimit-Remaining", Reset: "X-Ogw-Ratelimit-Reset", PerRoute: true,
 		}},
 		Refusals: []Refusal{{Status: 400, Body: "99991400"}},
 	},
@@ -279,9 +360,9 @@ var dialectTable = []Dialect{
 			{Policy: "day", Limit: "X-Limit-Per-Day", Remaining: "X-Remaining-Today", Window: day},
 		},
 	},
-	{Name: "amazon-sp-api", Anywhere: true, Quotas: []QuotaFields{{Rate: "X-Amzn-Ratelimit-Limit"}}},
+	{Name: "amazon-sp-api", Anywhere: true, Quotas: []QuotaFields{{Rate: "X-Amzn-Ratelimit-Limit", PerRoute: true}}},
 	{
-		Name: "azure", Anywhere: true, // Azure Resource Manager
+		Name: "azure", Anywhere: true, Named: true, // Azure Resource Manager
 		Quotas: []QuotaFields{
 			{Form: FormNamed, Remaining: "X-Ms-Ratelimit-Remaining-Resource"},
 			{Remaining: "X-Ms-Ratelimit-Remaining-*"},
@@ -322,6 +403,8 @@ var dialectTable = []Dialect{
 				Reset:      "X-Ratelimit-Reset-* X-Ratelimit-*-Reset",
 				RetryAfter: "Retry-After-*",
 			},
+			{Policy: "tokens", Unit: "tokens", Limit: "X-Tokenlimit-Limit", Remaining: "X-Tokenlimit-Remaining", Reset: "X-Tokenlimit-Reset"},
+			{RetryAfter: "X-Retry-After"},
 		},
 		Bucket: "X-Ratelimit-Resource X-Ratelimit-Bucket",
 		Global: []string{"X-Ratelimit-Global: true", "X-Ratelimit-Scope: global"},
@@ -329,7 +412,7 @@ var dialectTable = []Dialect{
 	{
 		Name: "x-rate-limit",
 		Quotas: []QuotaFields{
-			xRateLimit(),
+			alsoBare(plain("X-Rate-Limit-", 0)),
 			{
 				Limit:     "X-Rate-Limit-Limit-* X-Rate-Limit-*-Limit",
 				Remaining: "X-Rate-Limit-Remaining-* X-Rate-Limit-*-Remaining",
@@ -355,6 +438,7 @@ var dialectTable = []Dialect{
 		},
 		Bucket: "Ratelimit-Name",
 	},
+	{Name: "rate-limit", Quotas: []QuotaFields{alsoBare(plain("Rate-Limit-", 0))}},
 	{
 		// Names that begin with somebody's own, who is not in this table.
 		Name: "vendor",
@@ -371,14 +455,16 @@ var dialectTable = []Dialect{
 // some send beside it.
 func plain(prefix string, window time.Duration) QuotaFields {
 	return QuotaFields{
-		Limit:      prefix + "Limit " + prefix + "Max",
+		Limit:      prefix + "Limit " + prefix + "Max " + prefix + "Total",
 		Remaining:  prefix + "Remaining",
 		Used:       prefix + "Used " + prefix + "Observed",
 		Reset:      prefix + "Reset " + prefix + "Resettime " + prefix + "Next",
 		ResetAfter: prefix + "Reset-After",
-		RetryAfter: prefix + "Retry-After " + prefix + "Retryafter",
-		Interval:   prefix + "Interval-Milliseconds " + prefix + "Interval " + prefix + "Window " + prefix + "Duration",
-		Window:     window,
+		RetryAfter: prefix + "Retry-After " + prefix + "Retryafter " + prefix + "Retry-After-Seconds " + prefix + "Retry-After-Milliseconds",
+		Interval: prefix + "Interval-Milliseconds " + prefix + "Interval " + prefix + "Interval-Seconds " +
+			prefix + "Window " + prefix + "Duration",
+		Rate:   prefix + "Fillrate",
+		Window: window,
 	}
 }
 
@@ -407,10 +493,16 @@ func infixed(prefix, dim string, unit Unit, window time.Duration) QuotaFields {
 	}
 }
 
-// xRateLimit is the trio with the name that Zendesk gives the limit, too.
-func xRateLimit() QuotaFields {
-	q := plain("X-Rate-Limit-", 0)
-	q.Limit += " X-Rate-Limit"
+// alsoBare adds the name without "-Limit" that Zendesk gives the quota.
+func alsoBare(q QuotaFields) QuotaFields {
+	name, _, _ := strings.Cut(q.Limit, " ")
+	q.Limit += " " + strings.TrimSuffix(name, "-Limit")
+	return q
+}
+
+// perRoute says that every route has the quota to itself.
+func perRoute(q QuotaFields) QuotaFields {
+	q.PerRoute = true
 	return q
 }
 

@@ -82,11 +82,39 @@ func (n decimal) duration(unit time.Duration) (time.Duration, bool) {
 	return d, true
 }
 
+// bare removes white space from both ends, and quotation marks, which some put
+// around a number.
+func bare(s string) string {
+	if s = trimOWS(s); len(s) > 1 && s[0] == '"' && s[len(s)-1] == '"' {
+		s = trimOWS(s[1 : len(s)-1])
+	}
+	return s
+}
+
+// groupsThousands reports whether the commas in s group the digits of one
+// number, "10,000", and do not part several, as proxies join them: of those none
+// begins with 0.
+func groupsThousands(s string) bool {
+	first, rest, more := strings.Cut(bare(s), ",")
+	zero := false
+	if !more || len(first) > 3 || !allDigits(first) {
+		return false
+	}
+	for more {
+		var group string
+		if group, rest, more = strings.Cut(rest, ","); len(group) != 3 || !allDigits(group) {
+			return false
+		}
+		zero = zero || group[0] == '0'
+	}
+	return zero
+}
+
 // parseCount reads a number of units: of several, separated by commas, the
 // first. It reports false for what is no number, below zero, or above zero and
 // below one.
 func parseCount(s string) (int64, bool) {
-	n, rest, ok := scanDecimal(trimOWS(s))
+	n, rest, ok := scanDecimal(bare(s))
 	if !ok || n.neg || n.whole == 0 && n.nanos > 0 {
 		return -1, false
 	}
@@ -100,6 +128,7 @@ func parseCount(s string) (int64, bool) {
 // them, the least counts; less than one unit left is nothing left.
 func parseLeft(s string) (int64, bool) {
 	left := int64(-1)
+	s = bare(s)
 	for {
 		n, rest, ok := scanDecimal(trimOWS(s))
 		if rest = trimOWS(rest); !ok || n.neg || rest != "" && rest[0] != ',' && rest[0] != ';' {
@@ -119,7 +148,7 @@ func parseLeft(s string) (int64, bool) {
 // It reports false for what says nothing: no time at all, a negative span, an
 // instant too far from now to be one.
 func parseSpan(s string, form TimeForm, ref time.Time) (span, bool) {
-	s = trimOWS(s)
+	s = bare(s)
 	if s == "" {
 		return span{}, false
 	}

@@ -39,9 +39,24 @@ type Dialect struct {
 	// counts.
 	Bucket string
 
+	// Named reports that each policy with a name is a budget of its own, which
+	// holds those requests alone to whose routes answers state it.
+	Named bool
+
+	// Majors lists segments of a path after which the next one tells budgets
+	// of the same name apart ("channels": each channel has its own).
+	Majors []string
+
 	// Global lists what shows that a refusal holds for everything and not
 	// only for its bucket: a field and its value ("X-Ratelimit-Global: true").
 	Global []string
+
+	// Route lists what shows that a refusal holds for its route only, likewise.
+	Route []string
+
+	// NoRetry lists what shows that a request is not wanted again, likewise:
+	// a field and its value ("Stripe-Should-Retry: false").
+	NoRetry []string
 
 	// Refusals says which statuses, besides 429 and 503, turn a request away
 	// for a limit, and which answers are not to be retried. The first one that
@@ -85,14 +100,17 @@ type QuotaFields struct {
 	RetryAfterForm TimeForm // how a plain number in RetryAfter is meant
 	Interval       string   // the quota's window
 	IntervalForm   TimeForm // how a plain number in Interval is meant
-	Rate           string   // units per second. Without Limit, the quota is so many a second
+	Rate           string   // units given back per Interval or, where that is not sent, per second. Without Limit, the quota is so many
 
 	// What the service's documentation adds to the fields.
 	Quota   int64           // the quota where Limit is not sent; 0: unknown
 	Window  time.Duration   // the window where Interval is not sent; 0: unknown
 	Windows []time.Duration // FormPositions: the window of each position
-	Refill  float64         // units given back per second, for a leaky bucket; it makes the window Quota/Refill
 	Aligned bool            // windows begin at multiples of their length in UTC, which tells the reset where none is sent
+
+	// PerRoute reports that every route of the API has such a quota to itself:
+	// requests of one method to paths of one shape.
+	PerRoute bool
 
 	// ZeroUnknown reports that a quota of 0 says nothing. Otherwise a quota
 	// of 0 on a refusal means that the request is never allowed.
@@ -141,6 +159,10 @@ type Refusal struct {
 
 	// NoRetry, Global: as in [Announcement].
 	NoRetry, Global bool
+
+	// Member names the member of a JSON body that says when to come back,
+	// where no field does: a span in seconds, or with units ("34s").
+	Member string
 
 	// Wait is how long the service's documentation asks to wait where the
 	// response names no time; 0: not said.

@@ -133,12 +133,20 @@ func writeSpoken(b *bytes.Buffer, d *Dialect) {
 	if d.Bucket != "" {
 		fmt.Fprintf(b, "The budget's name: %s.\n", alternatives(d.Bucket))
 	}
+	if d.Named {
+		fmt.Fprint(b, "The names of policies are budgets.\n")
+	}
+	if len(d.Majors) > 0 {
+		fmt.Fprintf(b, "Each has budgets of its own: %s.\n", codes(d.Majors))
+	}
 	if len(d.Global) > 0 {
-		var all []string
-		for _, g := range d.Global {
-			all = append(all, code(g))
-		}
-		fmt.Fprintf(b, "Holds for everything: %s.\n", strings.Join(all, ", "))
+		fmt.Fprintf(b, "Holds for everything: %s.\n", codes(d.Global))
+	}
+	if len(d.Route) > 0 {
+		fmt.Fprintf(b, "Holds for its route: %s.\n", codes(d.Route))
+	}
+	if len(d.NoRetry) > 0 {
+		fmt.Fprintf(b, "Not to be retried: %s.\n", codes(d.NoRetry))
 	}
 	if d.Body != nil {
 		fmt.Fprint(b, "Limits are stated in the body.\n")
@@ -169,14 +177,14 @@ func writeQuotas(b *bytes.Buffer, d *Dialect) {
 		if q.Unit != "" {
 			facts = append(facts, "in "+string(q.Unit))
 		}
+		if q.PerRoute {
+			facts = append(facts, "for each route")
+		}
 		if q.Window != 0 {
 			facts = append(facts, "per "+windowName(q.Window))
 		}
 		for _, w := range q.Windows {
 			facts = append(facts, "per "+windowName(w))
-		}
-		if q.Refill != 0 {
-			facts = append(facts, fmt.Sprintf("refilled at %g a second", q.Refill))
 		}
 		if q.Form != FormNumber {
 			facts = append(facts, "written "+forms[q.Form])
@@ -196,7 +204,7 @@ func writeQuotas(b *bytes.Buffer, d *Dialect) {
 			{roleLimit, "the quota", 0}, {roleRemaining, "what is left", 0}, {roleUsed, "what is used", 0},
 			{roleReset, "the reset", q.ResetForm}, {roleResetAfter, "the reset, in seconds", 0},
 			{roleRetryAfter, "when to come back", q.RetryAfterForm}, {roleInterval, "the window", q.IntervalForm},
-			{roleRate, "the rate, per second", 0},
+			{roleRate, "the rate", 0},
 		} {
 			if names := q.names(r.role); names != "" {
 				text := r.text
@@ -232,6 +240,9 @@ func writeRefusals(b *bytes.Buffer, d *Dialect) {
 		}
 		if f.Global {
 			line += "; it holds for everything"
+		}
+		if f.Member != "" {
+			line += "; its body's " + code(f.Member) + " says when to come back"
 		}
 		if f.Wait > 0 {
 			line += fmt.Sprintf("; without a hint, for %v", f.Wait)
@@ -274,10 +285,12 @@ func writeServices(b *bytes.Buffer, fixtures []fixture) {
 	fmt.Fprintln(b)
 }
 
-func alternatives(names string) string {
+func alternatives(names string) string { return codes(strings.Fields(names)) }
+
+func codes(list []string) string {
 	var all []string
-	for name := range strings.FieldsSeq(names) {
-		all = append(all, code(name))
+	for _, s := range list {
+		all = append(all, code(s))
 	}
 	return strings.Join(all, ", ")
 }

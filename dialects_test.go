@@ -98,9 +98,9 @@ func readFixtures(t testing.TB) []fixture {
 // statements puts an announcement into words, in the order of their kinds:
 //
 //	dialect NAME
-//	policy "NAME": QUOTA UNIT [per WINDOW]
+//	policy "NAME": QUOTA UNIT [per WINDOW] [for each route]
 //	limit "NAME": [N left,] [N used,] [reset in SPAN [to GRAIN] [by the clock]]
-//	refused | not to be retried | for all | bucket NAME | retry after SPAN | reduced | cached
+//	refused | not to be retried | for all | for its route | bucket NAME | retry after SPAN | reduced | cached
 func statements(a Announcement) []string {
 	var s []string
 	if a.Dialect != "" {
@@ -116,6 +116,9 @@ func statements(a Announcement) []string {
 		line := fmt.Sprintf("policy %q: %d %s", p.Name, p.Quota, unit(p.Unit))
 		if p.Window != 0 {
 			line += " per " + p.Window.String()
+		}
+		if slices.Contains(a.PerRoute, p.Name) {
+			line += " for each route"
 		}
 		s = append(s, line)
 	}
@@ -150,6 +153,7 @@ func statements(a Announcement) []string {
 		{a.Refused, "refused"},
 		{a.NoRetry, "not to be retried"},
 		{a.Global, "for all"},
+		{a.Route, "for its route"},
 		{a.Bucket != "", "bucket " + a.Bucket},
 		{a.RetryAfter > 0, "retry after " + a.RetryAfter.String()},
 		{a.Reduced, "reduced"},
@@ -309,12 +313,42 @@ func TestDialects(t *testing.T) {
 		{"Zendesk, used for remaining", anyone, 200, "", []string{"Zendesk-RateLimit-Search", "limit=100; used=7"},
 			[]string{"dialect zendesk", `policy "search": 100 requests`, `limit "search": 93 left, 7 used`}},
 		{"a rate above one", anyone, 200, "", []string{"X-Amzn-RateLimit-Limit", "2.5"},
-			[]string{"dialect amazon-sp-api", `policy "": 2 requests per 800ms`}},
+			[]string{"dialect amazon-sp-api", `policy "": 2 requests per 800ms for each route`}},
 		{"a whole rate", anyone, 200, "", []string{"X-Amzn-RateLimit-Limit", "20.0"},
-			[]string{"dialect amazon-sp-api", `policy "": 20 requests per 1s`}},
+			[]string{"dialect amazon-sp-api", `policy "": 20 requests per 1s for each route`}},
 		{"rates that are none", anyone, 200, "", []string{"X-Amzn-RateLimit-Limit", "0"}, nil},
 		{"Discord's global limit, behind a proxy", anyone, 429, "", []string{"Retry-After", "5", "X-RateLimit-Global", "true"},
 			[]string{"dialect x-ratelimit", "refused", "for all", "retry after 5s"}},
+		{"thousands", anyone, 200, "", []string{"X-RateLimit-Limit", "10,000", "X-RateLimit-Remaining", "9,999", "X-RateLimit-Used", "1"},
+			[]string{"dialect x-ratelimit", `policy "": 10000 requests`, `limit "": 9999 left, 1 used`}},
+		{"millions", anyone, 200, "", []string{"X-RateLimit-Limit", "1,000,500", "X-RateLimit-Remaining", "1,000,000"},
+			[]string{"dialect x-ratelimit", `policy "": 1000500 requests`, `limit "": 1000000 left`}},
+		{"two limits, joined", anyone, 200, "", []string{"X-RateLimit-Limit", "600,300", "X-RateLimit-Remaining", "599,299"},
+			[]string{"dialect x-ratelimit", `policy "": 600 requests`, `limit "": 299 left`}},
+		{"numbers in quotation marks", anyone, 200, "", []string{"X-RateLimit-Limit", `"100"`, "X-RateLimit-Remaining", `"99"`, "X-RateLimit-Reset", `"60"`},
+			[]string{"dialect x-ratelimit", `policy "": 100 requests`, `limit "": 99 left, reset in 1m0s to 1s`}},
+		{"without an X", anyone, 200, "", []string{"Rate-Limit", "100", "Rate-Limit-Remaining", "99", "Rate-Limit-Reset", "1780394460"},
+			[]string{"dialect rate-limit", `policy "": 100 requests`, `limit "": 99 left, reset in 1m0s to 1s by the clock`}},
+		{"milliseconds in the name", anyone, 429, "", []string{"X-Rate-Limit-Retry-After-Milliseconds", "1500"},
+			[]string{"dialect x-rate-limit", "refused", "retry after 1.5s"}},
+		{"a sibling of Retry-After", anyone, 429, "", []string{"X-Retry-After", "15"},
+			[]string{"dialect x-ratelimit", "refused", "retry after 15s"}},
+		{"tokens that come back by the interval", anyone, 200, "",
+			[]string{"X-RateLimit-Limit", "10", "X-RateLimit-FillRate", "2", "X-RateLimit-Interval-Seconds", "60", "X-RateLimit-Remaining", "3"},
+			[]string{"dialect x-ratelimit", `policy "": 10 requests per 5m0s`, `limit "": 3 left`}},
+		{"Shopify's bucket leaks faster where it is larger", anyone, 200, "", []string{"X-Shopify-Shop-Api-Call-Limit", "1/400"},
+			[]string{"dialect shopify", `policy "": 400 requests per 20s`, `limit "": 399 left, 1 used`}},
+		{"GitHub's secondary limit as 429, nothing left", "https://api.github.com", 429, `{"message":"You have exceeded a secondary rate limit"}`,
+			[]string{"X-RateLimit-Limit", "60", "X-RateLimit-Remaining", "0"},
+			[]string{"dialect github", `policy "": 60 requests`, `limit "": 0 left`, "refused", "for all", "retry after 1m0s"}},
+		{"Gemini's span in another form", "https://generativelanguage.googleapis.com", 429, `{"details":[{"retryDelay" : 2.5}]}`, nil,
+			[]string{"dialect google", "refused", "retry after 2.5s"}},
+		{"Retry-After comes before the body", "https://generativelanguage.googleapis.com", 429, `{"retryDelay":"34s"}`, []string{"Retry-After", "7"},
+			[]string{"dialect google", "refused", "retry after 7s"}},
+		{"no span in the body", "https://generativelanguage.googleapis.com", 429, `{"retryDelay":{}}`, nil, []string{"dialect google", "refused"}},
+		{"a body cut off", "https://generativelanguage.googleapis.com", 429, `{"retryDelay":"3`, nil, []string{"dialect google", "refused"}},
+		{"Google forbids for another reason", "https://www.googleapis.com", 403, `{"reason":"insufficientPermissions"}`, nil, nil},
+		{"a validation error of AWS", "https://dynamodb.us-east-1.amazonaws.com", 400, `{"__type":"ValidationException"}`, nil, nil},
 		{"from a cache", anyone, 200, "", []string{"Age", "5", "X-RateLimit-Limit", "10", "X-RateLimit-Remaining", "0"}, []string{"cached"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -336,11 +370,13 @@ func TestDialectOfAUser(t *testing.T) {
 			},
 			Bucket:   "acme-pool",
 			Global:   []string{"acme-scope: tenant"},
-			Refusals: []Refusal{{Status: 509, NoRetry: true}, {Status: 420, Exhausted: true, Wait: 3 * time.Second}},
+			Route:    []string{"acme-scope: method"},
+			NoRetry:  []string{"acme-again: never"},
+			Refusals: []Refusal{{Status: 422, Body: "slow down", Member: "wait"}, {Status: 509, NoRetry: true}, {Status: 420, Exhausted: true, Wait: 3 * time.Second}},
 		},
 		{Name: "signed", Sign: "x-signed", Quotas: []QuotaFields{{Limit: "n"}}},
 		{Name: "mine", Origins: []string{"api.github.com"}, Quotas: []QuotaFields{{Policy: "mine", Limit: "x-ratelimit-limit", Remaining: "x-ratelimit-left"}}},
-		{Name: "for-all", Quotas: []QuotaFields{{Policy: "all", Limit: "all-limit"}}},
+		{Name: "for-all", Quotas: []QuotaFields{{Policy: "all", Limit: "all-limit", PerRoute: true}}},
 	}
 	for _, tt := range []struct {
 		name   string
@@ -365,12 +401,15 @@ func TestDialectOfAUser(t *testing.T) {
 		{"the condition unmet", "https://eu.acme.example", 420, []string{"acme-calls-left", "1"}, []string{"dialect acme", `limit "calls": 1 left`}},
 		{"a sign", "https://api.example.org", 200, []string{"X-Signed", "", "N", "5"}, []string{"dialect signed", `policy "": 5 requests`}},
 		{"no sign", "https://api.example.org", 200, []string{"N", "5"}, nil},
-		{"for all", "https://api.example.org", 200, []string{"All-Limit", "5"}, []string{"dialect for-all", `policy "all": 5 requests`}},
+		{"for all", "https://api.example.org", 200, []string{"All-Limit", "5"}, []string{"dialect for-all", `policy "all": 5 requests for each route`}},
+		{"of one route", "https://eu.acme.example", 429, []string{"Acme-Scope", "method"}, []string{"refused", "for its route"}},
+		{"not again", "https://eu.acme.example", 429, []string{"Acme-Again", "Never"}, []string{"refused", "not to be retried"}},
+		{"told by the body", "https://eu.acme.example", 422, nil, []string{"dialect acme", "refused", "retry after 1m30s"}},
 		{"before those heed knows", "https://eu.acme.example", 200, []string{"X-RateLimit-Remaining", "2", "X-RateLimit-Reset", "1500"},
 			[]string{"dialect acme", `limit "calls": reset in 1.5s to 1ms`, `limit "": 2 left`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := statements(dialectsOf(tt.origin, tt.status, "", own, tt.fields...)); !reflect.DeepEqual(got, tt.means) {
+			if got := statements(dialectsOf(tt.origin, tt.status, `{"error":"slow down","wait":"1m30s"}`, own, tt.fields...)); !reflect.DeepEqual(got, tt.means) {
 				t.Errorf("means\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(tt.means, "\n\t"))
 			}
 		})
@@ -594,6 +633,8 @@ func TestWantsBody(t *testing.T) {
 		{"https://git.example.com", 403, "X-Github-Media-Type", true},
 		{"https://proxy.example.com", 403, "Sforce-Limit-Info", true},
 		{"https://api.example.org", 409, "", true},
+		{"https://generativelanguage.googleapis.com", 429, "", true},
+		{"https://generativelanguage.googleapis.com", 500, "", false},
 	} {
 		h := http.Header{}
 		if tt.field != "" {

@@ -102,6 +102,8 @@ type LimitError struct {
 	Wait   time.Duration // how long the request would have had to wait, at least
 	Reason Reason        // why it was not kept waiting
 	Cause  Cause         // what held it
+
+	waited bool // for Wait, and nobody knows how much longer it would have been
 }
 
 // Error says that the request was not sent, by whose limit, and when it could be.
@@ -133,6 +135,13 @@ func (e *LimitError) Error() string {
 		text += "the shared quota has too little left"
 	default:
 		text += "others came first"
+	}
+	if e.waited {
+		text += fmt.Sprintf("; it had waited %v when ", e.Wait)
+		if e.Reason == ReasonMaxWait {
+			return text + "MaxWait was over"
+		}
+		return text + "its deadline came"
 	}
 	if e.Wait > 0 {
 		text += fmt.Sprintf("; it could start in %v at the earliest", e.Wait)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -160,4 +161,33 @@ func TestEventsAfterAPanicAreNotLost(t *testing.T) {
 	if want := []heed.Kind{heed.EventAdmitted, heed.EventLearned, heed.EventAnswered}; !slices.Equal(kinds, want) {
 		t.Errorf("told were %v, want %v", kinds, want)
 	}
+}
+
+// A cap that an origin does not state is inferred with every answer, and told
+// of once.
+func TestCapThatIsNotStatedIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s stream
+		r := newRegistry(t, heed.Config{OnEvent: s.hear})
+		for _, left := range []string{"4", "4", "2", "6"} {
+			pm := acquire(t, r, request(example))
+			pm.Observe(answer(200, "RateLimit-Policy", `"c";q=0;qu="concurrent-requests"`, "RateLimit", `"c";r=`+left))
+			pm.Release()
+		}
+		var learned []string
+		for _, said := range s.take() {
+			if strings.HasPrefix(said, "learned") {
+				learned = append(learned, said)
+			}
+		}
+		if len(learned) != 1 {
+			t.Errorf("told of %q", learned)
+		}
+		for range 7 { // six beside the one that was answered
+			acquire(t, r, request(example))
+		}
+		if d := r.Check(request(example)); d.Allowed || d.Cause != heed.CausePolicy {
+			t.Errorf("%+v with seven in flight", d)
+		}
+	})
 }

@@ -1,6 +1,7 @@
 package heed
 
 import (
+	"math"
 	"net/http"
 	"net/url"
 	"strings"
@@ -30,12 +31,20 @@ type Announcement struct {
 	// Global reports that a refusal holds for the whole partition, whatever
 	// Bucket it names.
 	Global bool
+	// PerRoute names those of Policies and Limits that every route of the API
+	// has to itself: requests of one method to paths of one shape.
+	PerRoute []string
+	// Route reports that a refusal holds for the route of the request only.
+	Route bool
 	// Cached reports that the response came out of a cache, so that it cost
 	// no quota and what it announces is out of date (draft-11, section 7.3).
 	// Policies and Limits are empty then.
 	Cached bool
 	// Date is the response's own clock, where it has limits; zero: not said.
 	Date time.Time `json:",omitzero"`
+
+	majors []string // as Dialect.Majors
+	named  bool     // as Dialect.Named
 }
 
 // ParseAnnouncement returns what a response received at now says about limits:
@@ -67,28 +76,34 @@ func ParseAnnouncement(resp *http.Response, now time.Time) Announcement {
 // parse is ParseAnnouncement for a response of a known origin, with a user's
 // dialects.
 func parse(origin string, resp *http.Response, now time.Time, own []Dialect) Announcement {
-	a, _ := parseLooking(origin, resp, now, own)
+	a, more := parseFields(origin, resp, now, own)
+	if more {
+		a.parseBody(origin, resp, peekBody(resp, math.MaxInt64), now, own)
+	}
 	return a
 }
 
-// parseLooking is parse, and reports whether it has looked at the beginning of
-// the body for the dialects that are read from it.
-func parseLooking(origin string, resp *http.Response, now time.Time, own []Dialect) (a Announcement, looked bool) {
+// parseFields is the part of parse that needs no body; more: the body may say
+// more.
+func parseFields(origin string, resp *http.Response, now time.Time, own []Dialect) (a Announcement, more bool) {
+	a = announcementOf(origin, resp.StatusCode, resp.Header, nil, now, own)
+	return a, a.Refused && isProblem(resp.Header) || wantsBody(origin, resp.StatusCode, resp.Header, own)
+}
+
+// parseBody adds what the beginning of the body says. It reports whether the
+// dialects that are read from bodies have had it.
+func (a *Announcement) parseBody(origin string, resp *http.Response, body []byte, now time.Time, own []Dialect) (looked bool) {
 	status, h := resp.StatusCode, resp.Header
-	a = announcementOf(origin, status, h, nil, now, own)
 	switch {
-	case wantsBody(origin, status, h, own):
-		body := peekBody(resp)
-		if len(body) == 0 {
-			return a, false
-		}
-		a = announcementOf(origin, status, h, body, now, own)
-		a.addBody(bodyDialects(origin, own), status, h, body)
-		return a, true
-	case a.Refused && isProblem(h):
-		a.readProblem(peekBody(resp))
+	case len(body) == 0:
+		return false
+	case !wantsBody(origin, status, h, own):
+		a.readProblem(body)
+		return false
 	}
-	return a, false
+	*a = announcementOf(origin, status, h, body, now, own)
+	a.addBody(bodyDialects(origin, own), status, h, body)
+	return true
 }
 
 // announcementOf is ParseAnnouncement for a response that is known by its
@@ -97,7 +112,8 @@ func parseLooking(origin string, resp *http.Response, now time.Time, own []Diale
 func announcementOf(origin string, status int, h http.Header, body []byte, now time.Time, own []Dialect) Announcement {
 	// Most responses say nothing about limits. They are told by the names of
 	// their fields alone.
-	fields := limitFields(h, nil)
+	var buf [12]string
+	fields := limitFields(h, buf[:0])
 	if len(fields) == 0 && len(own) == 0 && status < 400 {
 		return Announcement{Cached: fromCache(h)}
 	}
@@ -136,7 +152,7 @@ func readAnnouncement(origin string, status int, h http.Header, fields []string,
 	readDialects(origin, status, h, fields, body, date, now, own, &a)
 	if fromCache(h) {
 		// It cost nothing, and is about the past (draft-11, section 7.3).
-		a.Policies, a.Limits, a.Dialect, a.Bucket = nil, nil, "", ""
+		a.Policies, a.Limits, a.PerRoute, a.Dialect, a.Bucket = nil, nil, nil, "", ""
 		a.Cached = true
 	}
 	if len(body) > 0 && isProblem(h) {

@@ -46,6 +46,8 @@ func (p *partition) hear(now time.Time, pm *Permit, status int, a *Announcement)
 		p.refused(now, pm, status, a, l)
 	case status == 0 && a.RetryAfter > 0:
 		p.asked(now, pm, a, l)
+	case first && status < 500 && a.Cached:
+		p.openOn(now, pm, false, true)
 	case first && status < 500:
 		p.accepted(now, pm, told)
 	}
@@ -82,16 +84,36 @@ func (p *partition) accepted(now time.Time, pm *Permit, told bool) {
 	}
 	p.cap.well()
 	p.learnAccepted(now, pm)
-	p.opening.well(now, pm.serial, told)
-	if l := pm.lane; l != nil {
-		l.opening.well(now, pm.ahead, told)
-		if pm.start.After(l.backoff.began) {
-			l.backoff.over()
-		}
+	if l := pm.lane; l != nil && pm.start.After(l.backoff.began) {
+		l.backoff.over()
 	}
+	p.openOn(now, pm, told, false)
 	if p.opening.proven() && len(o.known) == 0 {
 		o.opened = true
 	}
+}
+
+// openOn lets more requests go unanswered, pm's having been answered well:
+// told, with what remains. What comes from a cache confirms no room, so that
+// it only counts on first contact. There the policies announced are enough to
+// go by: nobody was refused for them.
+func (p *partition) openOn(now time.Time, pm *Permit, told, cached bool) {
+	open := func(o *opening, l *lane, serial uint32) {
+		if o.contact || !cached {
+			o.well(now, serial, told || o.contact && !cached && p.bounded(l))
+		}
+	}
+	open(&p.opening, pm.lane, pm.serial)
+	if l := pm.lane; l != nil {
+		open(&l.opening, l, pm.ahead)
+	}
+}
+
+// bounded reports whether announced policies bound what requests of a lane take.
+func (p *partition) bounded(l *lane) bool {
+	return slices.ContainsFunc(p.slots, func(s *slot) bool {
+		return s.source == SourceAnnounced && s.enforced() && s.holds(l) && s.terms.Quota > 0 && (s.terms.Window > 0 || !s.closes())
+	})
 }
 
 // hearPolicies takes in the policies and service limits of an announcement;
@@ -102,22 +124,29 @@ func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement, fir
 	if !a.Date.IsZero() {
 		p.origin.clock.hear(now, pm.start, a.Date)
 	}
+	if p.origin.majors == nil {
+		p.origin.majors = a.majors
+	}
+	if first {
+		p.hearNames(now, pm, a)
+	}
 	for _, pol := range a.Policies {
 		if pol.Unit == "" {
 			pol.Unit = UnitRequests
 		}
 		pol.Burst = 0
-		bucket := p.bucketOf(pm, a, pol.Name, pol.PartitionKey)
-		if bucket != "" {
-			buckets = append(buckets, bucket)
+		name := p.bucketNamed(pm, a, pol.Name, pol.PartitionKey)
+		if name != "" {
+			buckets = append(buckets, name)
 		}
-		p.announced(now, pol, bucket)
+		p.announced(now, pol, p.origin.ownBuckets(name, pm.path))
 	}
 	for _, lim := range a.Limits {
-		bucket := p.bucketOf(pm, a, lim.Policy, lim.PartitionKey)
-		if bucket != "" {
-			buckets = append(buckets, bucket)
+		name := p.bucketNamed(pm, a, lim.Policy, lim.PartitionKey)
+		if name != "" {
+			buckets = append(buckets, name)
 		}
+		bucket := p.origin.ownBuckets(name, pm.path)
 		s := p.limited(bucket, &lim)
 		made := s == nil || s.habit.last.Equal(now) && s.ledger.said.IsZero()
 		if s == nil {
@@ -162,7 +191,7 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 		s.resetSaid = now.Add(min(lim.Reset, p.origin.limits.MaxRetryAfter))
 	}
 	if s.policy.Unit == UnitConcurrentRequests {
-		if s.policy.Quota == 0 && lim.Remaining >= 0 {
+		if s.said.Quota == 0 && lim.Remaining >= 0 {
 			s.policy.Quota = max(s.inFlight+lim.Remaining, 1)
 			s.terms.Quota = s.policy.Quota
 		}
@@ -173,7 +202,11 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 		return
 	}
 	c := pm.charge(s)
-	s.settle(now, pm.start, c)
+	if a.Refused && lim.Remaining == 0 {
+		s.settleRefused(now, pm.start, c)
+	} else {
+		s.settle(now, pm.start, c)
+	}
 	if s.ledger.said.IsZero() {
 		s.ledger.adopt(now, p.learner.accepted, lim.Remaining, &s.terms)
 	}
@@ -185,11 +218,21 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 		p.news = true
 	}
 	if lim.Remaining == 0 {
-		if most := p.origin.limits.MaxRetryAfter; capped && !s.capped {
-			p.emit(Event{Kind: EventPaused, Time: now, Cause: CausePolicy, Policy: s.policy.Name, Wait: most, Max: most, Timed: true, Capped: true})
+		if capped {
+			p.cut(now, s)
 		}
-		s.capped = lim.Reset > p.origin.limits.MaxRetryAfter
+		s.capped = capped
 	}
+}
+
+// cut tells, once, that a policy holds for longer than is waited for.
+func (p *partition) cut(now time.Time, s *slot) {
+	if s.capped {
+		return
+	}
+	s.capped = true
+	most := p.origin.limits.MaxRetryAfter
+	p.emit(Event{Kind: EventPaused, Time: now, Cause: CausePolicy, Policy: s.policy.Name, Wait: most, Max: most, Timed: true, Capped: true})
 }
 
 // charge returns what the permit took of s; where it went before s was known,
@@ -203,22 +246,27 @@ func (pm *Permit) charge(s *slot) *charge {
 	return &charge{slot: s, settled: true, sent: s.ledger.sent, answered: s.ledger.answered, epoch: s.ledger.epoch}
 }
 
-// mostSlots bounds what a server can have heed remember per partition.
-const mostSlots = 64
+// mostSlots bounds the policies for all requests that a server can have heed
+// remember per partition, and mostBudgets those together with the budgets of some.
+const (
+	mostSlots   = 64
+	mostBudgets = 256
+)
 
 // announced returns the slot of a policy that was announced, made or changed
 // to fit; nil where there are too many.
 func (p *partition) announced(now time.Time, pol Policy, bucket string) *slot {
 	s := p.slotIn(bucket, pol.Name, pol.PartitionKey)
 	switch {
-	case s == nil && len(p.slots) >= mostSlots:
+	case s == nil && !p.hasRoom(now, bucket):
 		return nil
 	case s == nil:
 		s = newSlot(pol, SourceAnnounced)
 		s.bucketName = bucket
 		p.slots = append(p.slots, s)
 		p.charge(now, s)
-	case s.policy != pol:
+	case s.said != pol:
+		s.said = pol
 		s.resize(pol)
 	default:
 		s.habit.said(now)
@@ -318,7 +366,7 @@ func (p *partition) asked(now time.Time, pm *Permit, a *Announcement, l *lane) {
 			key = t.known[key]
 		}
 		p.learnRoute(now, pm, key)
-		l = p.lane(now, key)
+		l = p.lane(now, p.origin.ownBuckets(key, pm.path))
 	}
 	e := Event{Cause: CausePause, Wait: a.RetryAfter, Timed: true}
 	if most := p.origin.limits.MaxRetryAfter; e.Wait > most {
@@ -368,12 +416,13 @@ func hintOf(a *Announcement, ignoreFields bool) time.Duration {
 }
 
 // hintBeside is hintOf for those limits that no ledger keeps to: what they
-// count, nobody on this side can count, or it has no window.
+// count, nobody on this side can count, or it has no window, or the request
+// refused was said not to cost any.
 func (p *partition) hintBeside(pm *Permit, a *Announcement) time.Duration {
 	var hint time.Duration
 	for i := range a.Limits {
 		l := &a.Limits[i]
-		if s := p.limited(p.bucketOf(pm, a, l.Policy, l.PartitionKey), l); l.Remaining == 0 && (s == nil || !s.closes()) {
+		if s := p.limited(p.bucketOf(pm, a, l.Policy, l.PartitionKey), l); l.Remaining == 0 && (s == nil || !s.closes() || pm.free(s.policy.Unit)) {
 			hint = max(hint, l.Reset)
 		}
 	}
@@ -385,7 +434,7 @@ func (p *partition) hintBeside(pm *Permit, a *Announcement) time.Duration {
 // is nil the partition, for a 503 the origin.
 func (p *partition) refusedUntil(now time.Time, pm *Permit, hint time.Duration, fresh, whole bool, inARow int, a *Announcement, l, counted *lane) {
 	o := p.origin
-	if a.RetryAfter <= 0 && !whole {
+	if a.RetryAfter <= 0 && !whole && !a.Global {
 		if hint = p.hintBeside(pm, a); hint <= 0 {
 			return // the ledgers have it from the fields
 		}
@@ -400,6 +449,9 @@ func (p *partition) refusedUntil(now time.Time, pm *Permit, hint time.Duration, 
 		until = until.Add(pauseJitter(hint))
 	}
 	if !whole && p.closeViolated(until, a, counted) {
+		if len(pm.costs) > 0 {
+			pm.retryAt = until // whatever it was said to cost
+		}
 		return
 	}
 	held := &p.pause

@@ -65,6 +65,9 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 		v.hold(a.lane.pause.until, CausePause, "")
 	}
 	first := v.at // nobody goes before
+	if p.listening > 0 || o.listening > 0 {
+		v.await(now, CausePause, "")
+	}
 	o.space(now, &v, a.opts.minInterval, pl.all)
 	v.hold(a.notBefore, CauseBackoff, "")
 	if gap := p.spacing(); gap > 0 {
@@ -104,7 +107,10 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 		}
 		at, known := s.free(now, n, pl.n == 0 && q.len > 1)
 		if known && pl.n == 0 {
-			at, known = s.probe(at, o.limits.MaxRetryAfter)
+			held := at
+			if at, known = s.probe(at, o.limits.MaxRetryAfter); held.After(now) && at.Before(held) {
+				p.cut(now, s)
+			}
 		}
 		if known {
 			v.hold(at, CausePolicy, s.policy.Name)
@@ -296,7 +302,7 @@ func (p *partition) smoothTo(now time.Time, m *smoother, l *lane, n, units int64
 			pace = max(pace, 1/(0.99*p.origin.limits.MaxRetryAfter.Seconds()))
 		}
 		if pace < least {
-			least, interval, policy = pace, micro(sm, s.policy.Window), s.policy.Name
+			least, interval, policy = pace, s.micro(sm), s.policy.Name
 		}
 	}
 	m.set(now, least, interval, policy, sm.always())
@@ -305,8 +311,10 @@ func (p *partition) smoothTo(now time.Time, m *smoother, l *lane, n, units int64
 // admit takes what a costs of every limit, all at the instant it was judged.
 func (p *partition) admit(now time.Time, a *ask) *Permit {
 	o := p.origin
-	pm := &Permit{p: p, start: now, method: a.method(), path: a.path, number: a.number, attempt: a.attempt}
-	pm.charges = pm.inline[:0]
+	pm := &Permit{p: p, start: now, method: a.method(), path: a.path, number: a.number, attempt: a.attempt, spent: a.spent}
+	if pm.charges = pm.inline[:0]; a.charged {
+		pm.costs = a.opts.costs
+	}
 	pm.slots = o.limits.MaxConcurrent > 0 || o.limits.MinPause > 0 || p.cap.limit > 0
 	for _, s := range p.slots {
 		if s.enforced() && s.holds(a.lane) {

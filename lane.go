@@ -23,7 +23,7 @@ type lane struct {
 }
 
 // mostLanes bounds the lanes of a partition.
-const mostLanes = 64
+const mostLanes = 256
 
 // has reports whether the lane's requests are counted in a budget.
 func (l *lane) has(bucket string) bool { return slices.Contains(l.buckets, bucket) }
@@ -52,14 +52,14 @@ func (p *partition) laneOf(now time.Time, a *ask) *lane {
 	var buf [longestPath]byte
 	route := appendRoute(buf[:0], a.method(), a.path)
 	key, known := t.lookUp(route, a.path)
-	if known {
-		return p.lane(now, key)
+	if !known {
+		key = string(route)
 	}
-	key = string(route)
+	key = p.origin.ownBuckets(key, a.path)
 	met := p.hasLane(key)
 	l := p.lane(now, key)
-	if l != nil && !met {
-		l.opening.start(now)
+	if l != nil && !met && (!known || p.origin.majors != nil && !slices.ContainsFunc(p.slots, func(s *slot) bool { return l.has(s.bucketName) })) {
+		l.opening.meet(now)
 	}
 	return l
 }

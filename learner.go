@@ -83,7 +83,7 @@ func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 	l.healthy.add(pm.path)
 	l.sick.remove(pm.path)
 	if l.blocked && (pm.doubted || pm.start.After(l.began)) {
-		p.learnReopened(now)
+		p.learnReopened(now, pm.start)
 	}
 	l.accepted++
 	l.level = max(l.level, int64(pm.level))
@@ -251,12 +251,12 @@ func (l *learner) block(now time.Time, timed, timed503 bool) {
 	l.probes, l.timed, l.timed503 = 0, timed, timed503
 }
 
-// learnReopened ends a block: the origin accepts again.
-func (p *partition) learnReopened(now time.Time) {
+// learnReopened ends a block: the origin accepts again a request sent at start.
+func (p *partition) learnReopened(now, start time.Time) {
 	l := &p.learner
 	l.blocked = false
-	if l.testing { // at once, with fewer in flight
-		l.testing = false
+	fewer := l.testing && start.Sub(l.began) < p.patience() // later it may be for the time that has passed
+	if l.testing = false; fewer {
 		l.guess = max(l.tooMany/2, 1)
 		p.learnLevel(now, l.guess)
 		return

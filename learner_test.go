@@ -1,6 +1,7 @@
 package heed_test
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +20,36 @@ func TestOneRefusalDoesNotSlowALoneClientForGood(t *testing.T) {
 			}
 			if gaps := base.gaps(); gaps[len(gaps)-1] > 2*time.Second {
 				t.Errorf("%s: intervals %v", answer, gaps)
+			}
+		})
+	}
+}
+
+// Where one alone is accepted right after a bunch was refused, there were too
+// many in flight. Later, time may have helped as well.
+func TestCapInFlightShowsRightAfterTheRefusal(t *testing.T) {
+	for after, want := range map[time.Duration]bool{0: true, 6 * time.Second: false} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRegistry(t, heed.Config{})
+			meet(t, r, example)
+			var bunch []*heed.Permit
+			for range 12 {
+				bunch = append(bunch, acquire(t, r, request(example)))
+			}
+			for _, pm := range slices.Backward(bunch) {
+				pm.Observe(answer(429))
+				pm.Release()
+			}
+			time.Sleep(after)
+			pm := acquire(t, r, request(example))
+			pm.Observe(answer(200))
+			pm.Release()
+			learned := false
+			for _, p := range r.Snapshot()[0].Partitions[0].Policies {
+				learned = learned || p.Unit == heed.UnitConcurrentRequests
+			}
+			if learned != want {
+				t.Errorf("accepted %v after the refusal, a cap in flight is learned: %v, want %v", after, learned, want)
 			}
 		})
 	}

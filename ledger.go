@@ -23,6 +23,7 @@ type ledger struct {
 	said     time.Time // when the origin last said what remains …
 	saidOf   int64     // … and of which request: sent, when it was
 	others   float64   // units a second that others were seen to use lately
+	appetite float64   // … as a multiple of what would use up in time what is left
 	fresh    bool      // the epoch began after a stop: the quota is presumed whole
 	inEpoch  int64     // units sent in this epoch
 	sent     int64     // units ever sent …
@@ -33,17 +34,23 @@ type ledger struct {
 	named      time.Time     // the reset named last, for what it is worth
 	closed     time.Time     // nothing may start before: an answer named this instant with nothing left
 	last       time.Time     // when the reset before this epoch was taken to be
+	previous   time.Time     // the reset before this epoch as it was named …
+	anchor     time.Time     // … and that of an epoch some …
+	turns      time.Duration // … resets before
+	byUse      bool          // a window begins with the first request in it
 	inferred   time.Duration // by how much the window may be too long, where it is one inferred from resets
 	othersSeen bool          // they use a share that matters
 	grain      time.Duration // what resets are rounded to
 	down       bool          // the origin was caught rounding resets down
 	zeros      int           // resets of 0 in a row
 	blind      int           // statements in a row with nothing left and no reset
-	quickest   time.Duration // of recent answers
+	quickest   time.Duration // of recent answers …
+	ahead      time.Duration // … and by how much that lets requests go sooner
 
 	shape     shape
 	piecemeal bool // after a stop the quota was not whole again, though the reset had passed
 
+	base    int64 // of a sliding window: what was left and in use when that was said last
 	foreign int64 // of a sliding window: units others use
 	fits    int   // answers in a row that speak for a sliding window
 	gains   int   // answers that speak for a steady refill
@@ -78,6 +85,10 @@ const othersMatter = 0.02
 // trust is the share of a steady refill that is counted on between answers.
 const trust = 0.9
 
+// shareable is the quota from which on one unit that is left over matters less
+// than that several go for it at once.
+const shareable = 20
+
 // unlimited is the room where nothing is known that would bound it.
 const unlimited = math.MaxInt64 / 4
 
@@ -109,12 +120,15 @@ func (l *ledger) blindWait() time.Duration {
 }
 
 // until returns the instant at which what is known of this epoch runs out;
-// zero where nothing says when.
+// zero where nothing says when. The reset was named by an answer that was on its
+// way back, and the request that goes next will be on its way there: both
+// together take no less than the quickest round trip. Where an answer said that
+// nothing is left, its own word counts.
 func (l *ledger) until() time.Time {
-	if l.closed.After(l.opens) {
+	if l.opens.IsZero() {
 		return l.closed
 	}
-	return l.opens
+	return latest(l.opens.Add(-l.ahead), l.closed)
 }
 
 // turn begins a new epoch where the present one is over. It reports whether
@@ -130,11 +144,37 @@ func (l *ledger) turn(now time.Time, p *Policy) (probe bool) {
 		return false
 	}
 	stopped := l.stated && l.left <= 0 || !l.closed.IsZero()
+	l.compare(p)
 	l.epoch++
 	l.last = until
 	l.fresh, l.stated, l.left, l.inEpoch = stopped, false, 0, 0
 	l.earliest, l.opens, l.closed = time.Time{}, time.Time{}, time.Time{}
 	return stopped || p.Quota == 0
+}
+
+// compare finds out whether a window begins with the first request in it: then
+// each begins later than the one before and its length say, by a round trip at
+// least. By the clock they only seem to, by less than what resets are rounded to.
+func (l *ledger) compare(p *Policy) {
+	if l.opens.IsZero() || l.inferred > 0 || p.Window <= 0 {
+		return
+	}
+	if gap := l.opens.Sub(l.previous); l.anchor.IsZero() || gap > 3*p.Window/2 || gap < p.Window/2 {
+		l.anchor, l.turns = l.opens, 0
+	} else {
+		l.turns++
+	}
+	l.previous = l.opens
+	if l.opens.Sub(l.anchor) > l.turns*p.Window+l.grain+2*l.quickest {
+		l.byUse = true
+	}
+}
+
+// sparing reports whether the last unit of a window is better left: its answer
+// would say that nothing is left, and the next request then begins the next window
+// a round trip later than one that nothing holds.
+func (l *ledger) sparing(p *Policy) bool {
+	return l.byUse && l.ahead > 0
 }
 
 // room returns how many units may be sent now.
@@ -143,9 +183,16 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 	case now.Before(l.closed):
 		return 0
 	case l.shape == shapeSliding:
-		return p.Quota - l.own.used(now, p.Window) - l.foreignNow(now, p) - l.reserve(now, p)
+		used := l.own.used(now, p.Window)
+		room := p.Quota - used - l.foreignNow(now, p) - l.reserve(now, p)
+		if l.othersSeen && now.Sub(l.said) < p.Window {
+			room = min(room, l.base-used-l.reserve(now, p))
+		}
+		return room
 	case l.stated && l.shape == shapeRefill:
 		return min(l.left+int64(now.Sub(l.said).Seconds()*l.refill(p)), p.Quota)
+	case l.stated && l.othersSeen && p.Quota >= shareable:
+		return l.shared(now)
 	case l.stated:
 		return l.left
 	case p.Quota == 0:
@@ -158,6 +205,26 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 		room = max(room, p.Quota-l.inEpoch)
 	}
 	return room
+}
+
+// shared returns what is left of a window that others use too: less than was
+// said, for they have gone on since, the more the more was left. The last unit
+// is the one that several go for.
+func (l *ledger) shared(now time.Time) int64 {
+	left := float64(l.left)
+	if end := l.until(); left > 0 && end.After(now) && now.After(l.said) {
+		left *= math.Pow(end.Sub(now).Seconds()/end.Sub(l.said).Seconds(), l.appetite)
+	}
+	return int64(left) - 1
+}
+
+// seen returns how many units are left as the origin's latest word and this
+// process's own use since tell.
+func (l *ledger) seen(now time.Time, p *Policy) int64 {
+	if l.shape == shapeSliding && now.Sub(l.said) < p.Window {
+		return l.base - l.own.used(now, p.Window)
+	}
+	return l.room(now, p)
 }
 
 // free returns the instant from which n units may be sent, as far as is
@@ -258,6 +325,9 @@ func (l *ledger) lastUnit(now time.Time, p *Policy) time.Time {
 			reset = at
 		}
 	}
+	if l.sparing(p) && !l.flows() {
+		return latest(l.until(), now)
+	}
 	ahead := reset.Sub(now) - l.quickest
 	if l.grain <= 0 || reset.Sub(now) <= 0 || p.Window > 0 && p.Quota*int64(l.grain) < int64(p.Window) {
 		return now
@@ -319,11 +389,20 @@ func (l *ledger) settle(now, start time.Time, c *charge, p *Policy) {
 	l.answered += c.n
 }
 
+// that was on its way back, and the request that takes it next will be on its
+// way there. The time of two units is left, lest each answer says that nothing is.
+func (l *ledger) leeway(p *Policy) time.Duration {
+	if p.Quota == 0 {
+		return 0
+	}
+	return max(l.quickest-2*p.Window/time.Duration(p.Quota), 0)
+}
+
 // anew forgets what was said of another quota, so that the next word counts
 // by itself.
 func (l *ledger) anew() {
 	l.stated, l.fresh, l.left, l.inEpoch = false, true, 0, 0
-	l.others, l.othersSeen, l.foreign = 0, false, 0
+	l.others, l.appetite, l.othersSeen, l.foreign = 0, 0, false, 0
 }
 
 // hear takes in what the answer to the request c, sent at start, says at now.
@@ -333,6 +412,9 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 		s.reset, capped = atMost, true
 	}
 	l.quickest = min(now.Sub(start), l.quickest+max(l.quickest/16, time.Millisecond))
+	if l.ahead = 0; float64(p.Quota)*l.quickest.Seconds() > p.Window.Seconds() {
+		l.ahead = l.quickest // else it is no more than the time of a unit, and not worth it
+	}
 	if l.stale(start, c, s) {
 		if s.remaining == 0 && s.reset >= 0 && !l.stated {
 			l.close(now, s.reset, atMost) // late, but the last word so far
@@ -386,6 +468,9 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	default:
 		l.left, l.most = min(max(l.room(now, p), least), r), r
 	}
+	if c.sent >= l.saidOf && p.Window > 0 {
+		l.base = (r+least)/2 + l.own.used(now, p.Window)
+	}
 	l.stated, l.said, l.saidOf = true, now, max(l.saidOf, c.sent)
 	if r > 0 {
 		l.blind = 0
@@ -406,7 +491,7 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 		wait = l.blindWait()
 	}
 	l.close(now, wait, atMost)
-	return capped
+	return capped || wait > atMost
 }
 
 // close lets nothing start before an answer's receipt plus the wait it named.
@@ -502,12 +587,20 @@ func (l *ledger) noticeOthers(now time.Time, p *Policy, c *charge, r int64) {
 	if c.sent < l.saidOf || d <= 0 {
 		return
 	}
+	if l.shape == shapeSliding {
+		l.othersSeen = float64(l.foreign) > float64(p.Quota)*othersMatter
+		return
+	}
 	span := p.Window / 2
 	if span <= 0 {
 		span = defaultMinBackoff
 	}
 	seen := float64(max(l.left-r, 0)) / d.Seconds()
-	l.others += (seen - l.others) * -math.Expm1(-d.Seconds()/span.Seconds())
+	weight := -math.Expm1(-d.Seconds() / span.Seconds())
+	l.others += (seen - l.others) * weight
+	if end := l.until(); end.After(now) && l.left > 0 {
+		l.appetite += (seen*end.Sub(l.said).Seconds()/float64(l.left) - l.appetite) * weight
+	}
 	if float64(p.Quota)*othersMatter > l.others*2*span.Seconds() {
 		l.othersSeen = false
 	} else if seen > 0 {

@@ -106,6 +106,31 @@ func TestWhatIsLoggedAndAtWhichLevel(t *testing.T) {
 		{"a refusal that asks for too long", heed.Limits{MaxRetryAfter: time.Minute}, refuse(429, "Retry-After", "7200"), []string{
 			"WARN heed: paused origin=https://api.example.org cause=refused pause=1m0s in_a_row=1 whole_origin=false capped=true max=1m0s",
 		}},
+		{"a window too long to wait for", heed.Limits{MaxRetryAfter: time.Minute}, func(t *testing.T, r *heed.Registry) {
+			for range 3 { // each goes at the cap, to see
+				pm := acquire(t, r, request(example))
+				pm.Observe(answer(200, "RateLimit-Policy", `"p";q=1;w=86400`))
+				pm.Release()
+			}
+		}, []string{
+			"DEBUG heed: learned a policy origin=https://api.example.org policy=p quota=1 window=24h0m0s unit=requests inferred=false",
+			"WARN heed: paused origin=https://api.example.org cause=policy p pause=1m0s in_a_row=0 whole_origin=false capped=true max=1m0s",
+			"DEBUG heed: waiting origin=https://api.example.org wait=1m0s cause=policy policy=p queue=1 waited_in_all=0s",
+			"WARN heed: requests have waited long in all origin=https://api.example.org waited_in_all=1m0s",
+			"DEBUG heed: waiting origin=https://api.example.org wait=1m0s cause=policy policy=p queue=1 waited_in_all=1m0s",
+		}},
+		{"nothing left, and not until when", heed.Limits{MaxRetryAfter: time.Minute}, func(t *testing.T, r *heed.Registry) {
+			for range 2 {
+				pm := acquire(t, r, request(example))
+				pm.Observe(answer(200, "RateLimit-Policy", `"p";q=9;w=86400`, "RateLimit", `"p";r=0`))
+				pm.Release()
+			}
+		}, []string{
+			"DEBUG heed: learned a policy origin=https://api.example.org policy=p quota=9 window=24h0m0s unit=requests inferred=false",
+			"WARN heed: paused origin=https://api.example.org cause=policy p pause=1m0s in_a_row=0 whole_origin=false capped=true max=1m0s",
+			"DEBUG heed: waiting origin=https://api.example.org wait=1m0s cause=policy policy=p queue=1 waited_in_all=0s",
+			"WARN heed: requests have waited long in all origin=https://api.example.org waited_in_all=1m0s",
+		}},
 		{"a pause by hand", heed.Limits{}, func(t *testing.T, r *heed.Registry) {
 			r.Pause(example, time.Minute)
 			r.Pause(example, time.Second) // changes nothing
@@ -160,6 +185,7 @@ func TestNoWarningPerRequest(t *testing.T) {
 		"waits":                   {limits: quota(1, time.Minute), status: 200},
 		"resets beyond the cap":   {limits: heed.Limits{MaxRetryAfter: time.Second}, status: 200, answer: []string{"RateLimit-Policy", `"p";q=10;w=60`, "RateLimit", `"p";r=0;t=100000`}},
 		"resets beyond all hope":  {limits: heed.Limits{MaxRetryAfter: time.Second}, status: 200, answer: []string{"RateLimit-Policy", `"p";q=10;w=60`, "RateLimit", `"p";r=5;t=999999999999`}},
+		"windows beyond the cap":  {limits: heed.Limits{MaxRetryAfter: time.Second}, status: 200, answer: []string{"RateLimit-Policy", `"p";q=1;w=86400`}},
 		"refusals to many in air": {status: 429, answer: []string{"Retry-After", "600"}},
 	} {
 		t.Run(name, func(t *testing.T) {

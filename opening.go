@@ -10,8 +10,10 @@ type opening struct {
 	limit   int       // requests of this opening that may be unanswered; 0: wide open
 	serial  uint32    // tells this opening's requests from an earlier one's
 	flying  int       // of this opening, unanswered
-	since   time.Time // when the latest step was taken, or the first request went
+	since   time.Time // when the latest step was taken, or the first request after it went
+	used    bool      // a request went since the latest step
 	scouted bool      // an answer came back well: the origin was met
+	contact bool      // on first contact: nobody was refused
 }
 
 // wideOpen is the number of unanswered requests at which an opening has
@@ -25,6 +27,12 @@ func (o *opening) start(now time.Time) {
 		return
 	}
 	*o = opening{limit: 1, serial: o.serial + 1, since: now}
+}
+
+// meet is start on first contact.
+func (o *opening) meet(now time.Time) {
+	o.start(now)
+	o.contact = true
 }
 
 // restart begins anew with one request whatever was under way.
@@ -53,8 +61,8 @@ func (o *opening) take(now time.Time) uint32 {
 	if o.flying >= o.limit { // patience ran out
 		o.step(now)
 	}
-	if o.flying == 0 {
-		o.since = now
+	if !o.used { // one that comes to nothing does not begin anew
+		o.used, o.since = true, now
 	}
 	o.flying++
 	return o.serial
@@ -89,7 +97,7 @@ func (o *opening) well(now time.Time, serial uint32, told bool) {
 // many after each round, and never more than were answered well.
 func (o *opening) step(now time.Time) {
 	o.limit++
-	o.since = now
+	o.since, o.used = now, false
 	if o.limit >= wideOpen {
 		o.limit = 0
 	}

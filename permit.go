@@ -3,6 +3,7 @@ package heed
 import (
 	"io"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -17,12 +18,14 @@ type Permit struct {
 	path    string
 	number  uint64
 	attempt int
-	serial  uint32 // of the opening it went under …
-	lane    *lane  // … with those of the same budgets; nil: none known …
-	ahead   uint32 // … under that lane's opening
+	spent   time.Duration // waited by the earlier attempts
+	serial  uint32        // of the opening it went under …
+	lane    *lane         // … with those of the same budgets; nil: none known …
+	ahead   uint32        // … under that lane's opening
 	waited  time.Duration
-	level   int   // unanswered requests of the partition when it went, itself included
-	grant   Grant // of a shared ledger; nil: there is none
+	level   int    // unanswered requests of the partition when it went, itself included
+	grant   Grant  // of a shared ledger; nil: there is none
+	costs   []cost // set for its request
 
 	charges   []charge
 	inline    [3]charge // so that the usual few need no memory of their own
@@ -30,6 +33,7 @@ type Permit struct {
 	answered  bool
 	observed  bool
 	over      bool
+	listening *int      // counts it among those whose bodies are being looked at; nil: it is not
 	doubted   bool      // sent during a pause, to see whether another path is refused too
 	retryAt   time.Time // refused without a hint: its own next try is not before this
 
@@ -78,16 +82,22 @@ func (f *flights) remove(pm *Permit) {
 
 // Observe learns from the answer's status and fields, and reports what they
 // say. Where the answer is a refusal with a problem document, it looks at that
-// too and puts the body back. Observe does not end the permit: its request is
-// in flight until [Permit.Release]. A second answer teaches nothing.
+// too and puts the body back; it waits for it no longer than a second. Observe
+// does not end the permit: its request is in flight until [Permit.Release]. A
+// second answer teaches nothing, nor does nil.
 func (pm *Permit) Observe(resp *http.Response) Announcement {
 	now := time.Now()
-	if pm.p == nil {
+	if pm.p == nil || resp == nil {
 		return ParseAnnouncement(resp, now)
 	}
 	r := pm.p.origin.reg
-	a, looked := parseLooking(r.spokenAt(pm.p.origin, resp.Request), resp, now, r.config.Dialects)
-	pm.looked = pm.looked || looked
+	origin := r.spokenAt(pm.p.origin, resp.Request)
+	a, more := parseFields(origin, resp, now, r.config.Dialects)
+	if more {
+		pm.listen(resp.StatusCode, &a)
+		looked := a.parseBody(origin, resp, peekBody(resp, bodyPatience), now, r.config.Dialects)
+		pm.looked = pm.looked || looked
+	}
 	pm.learn(now, resp.StatusCode, &a)
 	return a
 }
@@ -115,7 +125,37 @@ func (pm *Permit) learn(now time.Time, status int, a *Announcement) {
 	before, first := pm.p.pauses(), status != 0 && !pm.answered
 	pm.p.hear(now, pm, status, a)
 	pm.tellLedger(now, a, first, before)
+	if status != 0 && pm.heard() {
+		now = time.Now() // the body took its time
+	}
 	pm.p.wake(now)
+}
+
+// listen has everyone wait whom a refusal may hold whose body is being looked
+// at: its fields say for how long, and only its body whom.
+func (pm *Permit) listen(status int, fields *Announcement) {
+	o := pm.p.origin
+	o.mu.Lock()
+	defer o.unlock()
+	if pm.over || pm.observed || hintOf(fields, o.limits.IgnoreHeaders) <= 0 {
+		return
+	}
+	pm.listening = &pm.p.listening
+	if status == http.StatusServiceUnavailable {
+		pm.listening = &o.listening
+	}
+	*pm.listening++
+}
+
+// heard ends what listen began, and reports whether there was anything to end.
+func (pm *Permit) heard() bool {
+	if pm.listening == nil {
+		return false
+	}
+	*pm.listening--
+	pm.listening = nil
+	pm.p.origin.stirred = true
+	return true
 }
 
 // Remaining returns the least left over all policies, in their units, of what
@@ -151,6 +191,7 @@ func (pm *Permit) end(unsent bool) {
 		return
 	}
 	pm.over = true
+	pm.heard()
 	unsent = unsent && !pm.answered
 	for i := range pm.charges {
 		c := &pm.charges[i]
@@ -176,6 +217,9 @@ func (pm *Permit) end(unsent bool) {
 	p.touch(now)
 	p.wake(now)
 }
+
+// free reports whether its request was said to cost nothing of a unit.
+func (pm *Permit) free(u Unit) bool { return slices.Contains(pm.costs, cost{u, 0}) }
 
 // gone says that the permit's request is answered, or never will be.
 func (pm *Permit) gone() {

@@ -8,6 +8,7 @@ import (
 	"hash/maphash"
 	"math"
 	"net/http"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -16,9 +17,10 @@ import (
 
 // A Pool is an [http.RoundTripper] that sends requests with several tokens.
 // Each request goes out with the token that has most room at its origin, and
-// waits only where none has any. Where a request is refused for a limit and
-// another token has room, it is tried again with that one at once, if
-// [Transport.Retry] lets it be repeated.
+// waits only where none has any: then in the lines of all of them, at most 16,
+// to go with the first that has room. Limits.MaxQueue counts it in each line.
+// Where a request is refused for a limit and another token has room, it is tried
+// again with that one at once, if [Transport.Retry] lets it be repeated.
 //
 // A token that an origin answers with status 401 is set aside there for as long
 // as Tokens returns it, and told of as [EventSetAside]; the request is tried
@@ -114,25 +116,25 @@ func (p *Pool) RoundTrip(req *http.Request) (*http.Response, error) {
 			attempt++
 		}
 		out.permit.Release() // the next attempt must not wait for the slot of this one
-		a := ask{attempt: attempt, number: out.permit.number, inLine: func() { hold(out.resp) }}
-		if out.resp != nil {
-			a.status = out.resp.StatusCode
-		}
+		a := out.another(attempt)
+		tok.notBefore = out.permit.ownRetryAt()
 		next, pm := p.withRoom(tokens, a)
-		if pm == nil && !rejected { // it waits for its own
-			return answer(t.tryAgainFrom(tok.req, out, attempt-1))
-		}
 		if pm == nil {
 			if next, pm, err = p.soonest(tokens, a); err != nil {
+				if ctx := req.Context(); errors.Is(ctx.Err(), context.Canceled) {
+					out.discard()
+					return nil, context.Cause(ctx)
+				}
 				break
 			}
 		}
+		tok.notBefore = time.Time{}
 		again, err := replay(next.req)
 		if err != nil {
 			pm.Cancel()
 			break
 		}
-		drain(out.resp)
+		out.discard()
 		tok = next
 		out = t.send(again, pm)
 	}
@@ -157,9 +159,10 @@ func (p *Pool) repeats(req *http.Request) bool {
 
 // A token is one choice for a request.
 type token struct {
-	hash uint64        // of origin and token
-	req  *http.Request // with the token on it
-	said Decision
+	hash      uint64        // of origin and token
+	req       *http.Request // with the token on it
+	said      Decision
+	notBefore time.Time // it was refused: its own wait before another try; zero: none
 }
 
 // begin gets leave to send req with the best of its tokens.
@@ -220,7 +223,7 @@ func (p *Pool) withRoom(tokens []*token, a ask) (*token, *Permit) {
 	free := make([]*token, 0, len(tokens))
 	for i := range tokens { // where all have as much, each in its turn
 		tok := tokens[(i+int(p.turn.Load()))%len(tokens)]
-		if tok.said = r.Check(tok.req); tok.said.Allowed {
+		if tok.said = r.Check(tok.req); tok.said.Allowed && !tok.notBefore.After(time.Now()) {
 			free = append(free, tok)
 		}
 	}
@@ -242,12 +245,76 @@ func (t *token) room() int64 {
 	return t.said.Remaining
 }
 
-// soonest waits for leave to send a request with the token that has room first,
-// as far as is known now.
+// mostLines bounds the tokens whose room one request waits for.
+const mostLines = 16
+
+// soonest waits for leave to send a request with whatever token has room first,
+// in the lines of all tokens. Where no line takes it, the error is that of the
+// one that would have been shortest.
 func (p *Pool) soonest(tokens []*token, a ask) (*token, *Permit, error) {
-	tok := slices.MinFunc(tokens, func(a, b *token) int { return cmp.Compare(a.said.Wait, b.said.Wait) })
-	pm, err := p.transport().registry().acquire(tok.req.Context(), tok.req, a)
-	return tok, pm, err
+	tokens = slices.SortedStableFunc(slices.Values(tokens), func(a, b *token) int { return cmp.Compare(a.said.Wait, b.said.Wait) })
+	tokens = tokens[:min(len(tokens), mostLines)]
+	r, ctx := p.transport().registry(), tokens[0].req.Context()
+	if a.number == 0 {
+		a.number = r.number.Add(1)
+	}
+	var (
+		waiting []*waiter
+		whose   []*token
+		refused error
+		inLine  = a.inLine
+	)
+	defer func() {
+		for _, w := range waiting {
+			w.giveUp()
+			w.home.origin.flush()
+		}
+	}()
+	a.inLine = nil
+	for _, tok := range tokens {
+		a.notBefore = tok.notBefore
+		w, pm, err := r.begin(tok.req.Context(), tok.req, a)
+		switch {
+		case pm != nil:
+			return tok, pm, nil
+		case w != nil:
+			waiting, whose = append(waiting, w), append(whose, tok)
+		case refused == nil:
+			refused = err
+		}
+	}
+	if inLine != nil && len(waiting) > 0 {
+		inLine()
+	}
+	for len(waiting) > 0 {
+		i := firstOf(ctx, waiting)
+		w := waiting[i]
+		pm, err := w.wait(ctx)
+		waiting = slices.Delete(waiting, i, i+1)
+		if pm != nil {
+			optionsOf(ctx).trace.waited(time.Since(w.arrived), w.held)
+			w.home.origin.flush()
+			return whose[i], pm, nil
+		}
+		whose = slices.Delete(whose, i, i+1)
+		if refused == nil || ctx.Err() != nil {
+			refused = err
+		}
+		w.home.origin.flush()
+	}
+	return nil, nil, refused
+}
+
+// firstOf returns which of those that wait is the first whose wait is over; any
+// of them once the context is.
+func firstOf(ctx context.Context, all []*waiter) int {
+	cases := make([]reflect.SelectCase, len(all)+1)
+	for i, w := range all {
+		cases[i] = reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(w.ready)}
+	}
+	cases[len(all)] = reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(ctx.Done())}
+	i, _, _ := reflect.Select(cases)
+	return min(i, len(all)-1)
 }
 
 // setAside leaves a token out at its origin from now on.

@@ -243,3 +243,129 @@ type closing struct {
 }
 
 func (c closing) Close() error { c.f(); return nil }
+
+// A windowed is an origin with a fixed window for each token, begun by its first
+// request.
+type windowed struct {
+	quota   int
+	window  time.Duration
+	mu      sync.Mutex
+	used    map[string]int
+	ends    map[string]time.Time
+	refused int
+}
+
+func (s *windowed) RoundTrip(req *http.Request) (*http.Response, error) {
+	time.Sleep(10 * time.Millisecond)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	token, now, status := req.Header.Get("Authorization"), time.Now(), 200
+	if !now.Before(s.ends[token]) {
+		s.used[token], s.ends[token] = 0, now.Add(s.window)
+	}
+	if s.used[token] >= s.quota {
+		status = 429
+		s.refused++
+	} else {
+		s.used[token]++
+	}
+	left := (s.ends[token].Sub(now) + time.Second - 1) / time.Second
+	return answer(status, "RateLimit-Policy", `"p";q=`+strconv.Itoa(s.quota)+`;w=`+strconv.Itoa(int(s.window.Seconds())),
+		"RateLimit", `"p";r=`+strconv.Itoa(s.quota-s.used[token])+`;t=`+strconv.Itoa(int(left))), nil
+}
+
+// Those that wait go with whatever token has room, not only with the one that
+// was to have it first when they came.
+func TestCrowdUsesAllTokensOfThePool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &windowed{quota: 10, window: time.Minute, used: map[string]int{}, ends: map[string]time.Time{}}
+		r := newRegistry(t, heed.Config{Default: unsmoothed})
+		pool := &heed.Pool{Transport: &heed.Transport{Base: s, Registry: r}, Tokens: tokens("a", "b", "c")}
+		began := time.Now()
+		var all sync.WaitGroup
+		send(t, pool, &all, 90, example) // of 30 a minute
+		all.Wait()
+		if took := time.Since(began); took > 2*time.Minute+10*time.Second {
+			t.Errorf("90 at 30 a minute took %v", took)
+		}
+		if s.refused > 0 {
+			t.Errorf("%d refused", s.refused)
+		}
+		for _, o := range r.Snapshot() {
+			if o.Waiting != 0 || o.InFlight != 0 {
+				t.Errorf("%d wait and %d are in flight after the last", o.Waiting, o.InFlight)
+			}
+		}
+	})
+}
+
+func TestPoolLeavesAllLinesWhenARequestIsCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &tokened{quota: map[string]int{"a": 1, "b": 1}, reset: time.Hour}
+		r := newRegistry(t, heed.Config{})
+		pool := &heed.Pool{Transport: &heed.Transport{Base: s, Registry: r}, Tokens: tokens("a", "b")}
+		fetch(t, pool, example)
+		fetch(t, pool, example)
+		why := errors.New("enough")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Minute, func() { cancel(why) })
+		began := time.Now()
+		if _, err := pool.RoundTrip(request(example).WithContext(ctx)); err != why || time.Since(began) != time.Minute {
+			t.Errorf("got %v after %v, want the cause at once", err, time.Since(began))
+		}
+		if o := r.Snapshot()[0]; o.Waiting != 0 {
+			t.Errorf("%d still wait", o.Waiting)
+		}
+		soon, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		_, err := pool.RoundTrip(request(example).WithContext(soon))
+		if e := limitErr(t, err); e.Reason != heed.ReasonDeadline || e.Wait > time.Hour {
+			t.Errorf("past its deadline: %+v", e)
+		}
+	})
+}
+
+// The refusal of one token with no hint of a time is waited out, and not
+// answered by the same token's next request.
+func TestPoolKeepsTheRefusedTokensOwnWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var starts []time.Duration
+		began, refused := time.Now(), 0
+		base := baseFunc(func(req *http.Request) (*http.Response, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if req.URL.Path == "/often" && refused < 1 && len(starts) > 4 {
+				refused++
+				starts = append(starts, time.Since(began))
+				return answer(429), nil
+			}
+			starts = append(starts, time.Since(began))
+			return answer(200), nil
+		})
+		pool := &heed.Pool{Transport: &heed.Transport{Base: base, Registry: newRegistry(t, heed.Config{Default: unsmoothed})}, Tokens: tokens("a")}
+		for range 5 {
+			fetch(t, pool, example+"/often")
+		}
+		var all sync.WaitGroup
+		done := make(chan struct{})
+		all.Go(func() { // others succeed meanwhile
+			for {
+				select {
+				case <-done:
+					return
+				case <-time.After(100 * time.Millisecond):
+					fetch(t, pool, example+"/seldom")
+				}
+			}
+		})
+		time.Sleep(time.Second)
+		before := time.Now()
+		fetch(t, pool, example+"/often")
+		if took := time.Since(before); took < 5*time.Second {
+			t.Errorf("a refusal without a hint was over after %v", took)
+		}
+		close(done)
+		all.Wait()
+	})
+}

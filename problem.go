@@ -3,11 +3,8 @@ package heed
 import (
 	"bytes"
 	"encoding/json"
-	"io"
-	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 )
 
 // The problem types of draft-ietf-httpapi-ratelimit-headers-11, section 5, by
@@ -101,62 +98,4 @@ func policyNames(value json.RawMessage) []string {
 		}
 	}
 	return names
-}
-
-// peekBody returns the beginning of a response's body, which can then be read
-// as if nobody had looked.
-func peekBody(resp *http.Response) []byte {
-	if resp.Body == nil || resp.Body == http.NoBody {
-		return nil
-	}
-	head := make([]byte, maxProblemLen)
-	n, err := io.ReadFull(resp.Body, head)
-	head = head[:n]
-	b := &peekedBody{orig: resp.Body, head: head}
-	if err == io.ErrUnexpectedEOF {
-		err = io.EOF
-	}
-	b.err = err
-	resp.Body = b
-	return head
-}
-
-// A peekedBody is a body whose beginning has been read already.
-type peekedBody struct {
-	orig  io.ReadCloser
-	close sync.Once
-
-	mu     sync.Mutex // net/http lets Close be called while Read runs
-	head   []byte
-	err    error // what ended the reading of head; nil: there is more
-	closed bool
-	cerr   error
-}
-
-func (b *peekedBody) Read(p []byte) (int, error) {
-	b.mu.Lock()
-	if b.closed {
-		b.mu.Unlock()
-		return 0, http.ErrBodyReadAfterClose
-	}
-	if len(b.head) > 0 {
-		n := copy(p, b.head)
-		b.head = b.head[n:]
-		b.mu.Unlock()
-		return n, nil
-	}
-	err := b.err
-	b.mu.Unlock()
-	if err != nil {
-		return 0, err
-	}
-	return b.orig.Read(p)
-}
-
-func (b *peekedBody) Close() error {
-	b.mu.Lock()
-	b.closed, b.head = true, nil
-	b.mu.Unlock()
-	b.close.Do(func() { b.cerr = b.orig.Close() })
-	return b.cerr
 }

@@ -62,10 +62,7 @@ func (q *queue) head() *waiter {
 // push puts w in line and reports whether that is before others.
 func (q *queue) push(w *waiter) (ahead bool) {
 	l := q.line(w.opts.priority)
-	after := l.last
-	for after != nil && after.number > w.number {
-		after = after.prev
-	}
+	after, _, _ := l.spot(w.number)
 	w.queue, w.prev = q, after
 	if after == nil {
 		w.next, l.first = l.first, w
@@ -130,15 +127,27 @@ func (q *queue) ahead(a *ask) (n int, units int64) {
 		n += q.line(p).len
 		units += q.line(p).units
 	}
-	l := q.line(a.opts.priority)
-	if l.last == nil || l.last.number < a.number {
-		return n + l.len, units + l.units
-	}
-	for w := l.first; w != nil && w.number < a.number; w = w.next {
+	_, before, of := q.line(a.opts.priority).spot(a.number)
+	return n + before, units + of
+}
+
+// spot returns after whom in the line a number stands, nil: before all, and how
+// many, and units, that is. It looks from both ends, for newcomers stand near
+// the last and retries near the first.
+func (l *line) spot(number uint64) (after *waiter, n int, units int64) {
+	behind, of := 0, int64(0)
+	for first, last := l.first, l.last; ; first, last = first.next, last.prev {
+		switch {
+		case last == nil || last.number <= number:
+			return last, l.len - behind, l.units - of
+		case first.number > number:
+			return first.prev, n, units
+		}
 		n++
-		units += w.units()
+		units += first.units()
+		behind++
+		of += last.units()
 	}
-	return n, units
 }
 
 // units returns how many requests all waiters stand for.
@@ -169,16 +178,17 @@ type ask struct {
 	charged   bool   // opts.costs are set and hold here: it is not another origin's redirect
 	path      string // what it asks for, to tell endpoints apart
 	req       *http.Request
-	number    uint64    // its place in line
-	attempt   int       // 1: the first
-	status    int       // of the answer that has it tried again; 0: none
-	arrived   time.Time // when it began to wait
-	notBefore time.Time // its own wait before another try; zero: none
-	until     time.Time // its context's deadline; zero: none
-	deadline  time.Time // the earlier of that and Limits.MaxWait's; zero: none
-	maxWait   bool      // the deadline is Limits.MaxWait's
-	lane      *lane     // of the budgets it is counted in; nil: none known
-	inLine    func()    // what to do once it is put in line; nil: nothing
+	number    uint64        // its place in line
+	attempt   int           // 1: the first
+	spent     time.Duration // waited by the earlier attempts: MaxWait is for all of them
+	status    int           // of the answer that has it tried again; 0: none
+	arrived   time.Time     // when it began to wait
+	notBefore time.Time     // its own wait before another try; zero: none
+	until     time.Time     // its context's deadline; zero: none
+	deadline  time.Time     // the earlier of that and Limits.MaxWait's; zero: none
+	maxWait   bool          // the deadline is Limits.MaxWait's
+	lane      *lane         // of the budgets it is counted in; nil: none known
+	inLine    func()        // what to do once it is put in line; nil: nothing
 }
 
 // method is the request's.
@@ -193,7 +203,7 @@ func (a *ask) method() string {
 func (a *ask) limitWait(most time.Duration) {
 	a.deadline, a.maxWait = a.until, false
 	if most > 0 {
-		if d := a.arrived.Add(most); a.until.IsZero() || d.Before(a.until) {
+		if d := a.arrived.Add(most - a.spent); a.until.IsZero() || d.Before(a.until) {
 			a.deadline, a.maxWait = d, true
 		}
 	}

@@ -106,10 +106,37 @@ func (r *Registry) Acquire(ctx context.Context, req *http.Request) (*Permit, err
 }
 
 // acquire is Acquire for one attempt of a request; a carries what earlier
-// attempts left: number, notBefore, attempt, status.
+// attempts left: number, notBefore, attempt, spent, status.
 func (r *Registry) acquire(ctx context.Context, req *http.Request, a ask) (*Permit, error) {
+	w, pm, err := r.begin(ctx, req, a)
+	if w == nil {
+		return pm, err
+	}
+	told := false
+	defer func() {
+		switch {
+		case told:
+		case pm != nil: // the user's OnEvent panicked
+			pm.Cancel()
+		default:
+			w.giveUp()
+		}
+	}()
+	if a.inLine != nil {
+		a.inLine()
+	}
+	pm, err = w.wait(ctx)
+	optionsOf(ctx).trace.waited(time.Since(w.arrived), w.held)
+	w.home.origin.flush()
+	told = true
+	return pm, err
+}
+
+// begin grants a permit, refuses, or puts the request in line: one of what it
+// returns is set.
+func (r *Registry) begin(ctx context.Context, req *http.Request, a ask) (w *waiter, pm *Permit, err error) {
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return nil, nil, context.Cause(ctx)
 	}
 	r.init()
 	if a.number == 0 {
@@ -118,7 +145,7 @@ func (r *Registry) acquire(ctx context.Context, req *http.Request, a ask) (*Perm
 	a.opts = optionsOf(ctx)
 	a.arrived = time.Now()
 	p := r.enter(req, &a)
-	w, pm, err := p.ask(ctx, &a)
+	w, pm, err = p.ask(ctx, &a)
 	told := false
 	defer func() {
 		if told {
@@ -132,18 +159,14 @@ func (r *Registry) acquire(ctx context.Context, req *http.Request, a ask) (*Perm
 		}
 	}()
 	p.origin.unlock()
-	if w != nil {
-		if a.inLine != nil {
-			a.inLine()
-		}
-		pm, err = w.wait(ctx)
-		a.opts.trace.waited(time.Since(a.arrived), w.held)
-		w = nil
-		p.origin.mu.Lock()
-		p.origin.unlock()
-	}
 	told = true
-	return pm, err
+	return w, pm, err
+}
+
+// flush tells of the events that others left behind.
+func (o *origin) flush() {
+	o.mu.Lock()
+	o.unlock()
 }
 
 // Check reports whether req could be sent now, and if not, what would hold it

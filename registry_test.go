@@ -84,6 +84,22 @@ func TestObserveReportsWhatTheAnswerSays(t *testing.T) {
 	}
 }
 
+// Where there is no answer, whoever observes it all the same changes nothing.
+func TestObserveOfNoAnswer(t *testing.T) {
+	r := newRegistry(t, heed.Config{})
+	pm := acquire(t, r, request(example))
+	if a := pm.Observe(nil); a.Refused || a.Policies != nil {
+		t.Errorf("got %+v", a)
+	}
+	if a := pm.Observe(answer(429)); !a.Refused {
+		t.Errorf("then got %+v", a)
+	}
+	pm.Release()
+	if o := r.Snapshot()[0]; o.InFlight != 0 || o.Refusals != 1 {
+		t.Errorf("%d in flight, %d refusals", o.InFlight, o.Refusals)
+	}
+}
+
 // What is learned from a body holds as if a field had said it.
 func TestLearnedFromElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -142,13 +142,8 @@ func (r *tries) next(ctx context.Context, _ *http.Response, _ error) (bool, erro
 	}
 	sent := r.last.permit
 	sent.Release() // the next attempt must not wait for the slot of this one
-	a := ask{
-		attempt: r.attempt + 1, number: sent.number, notBefore: r.notBefore(),
-		inLine: func() { hold(r.last.resp) }, // so that the wait does not pin its connection
-	}
-	if r.last.resp != nil {
-		a.status = r.last.resp.StatusCode
-	}
+	a := r.last.another(r.attempt + 1)
+	a.notBefore = r.notBefore()
 	var err error
 	if r.permit, err = r.t.registry().acquire(ctx, r.req, a); err != nil {
 		r.giveUp()
@@ -163,7 +158,7 @@ func (r *tries) RoundTrip(*http.Request) (*http.Response, error) {
 	if pm := r.permit; pm != nil { // else the first attempt, which is over
 		r.permit = nil
 		r.attempt++
-		drain(r.last.resp)
+		r.last.discard()
 		r.last = r.t.send(r.again, pm)
 		if r.last.resp != nil {
 			r.last.resp.Request = r.req
@@ -173,6 +168,15 @@ func (r *tries) RoundTrip(*http.Request) (*http.Response, error) {
 		return nil, r.last.err
 	}
 	return &http.Response{StatusCode: r.last.resp.StatusCode, ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: http.NoBody}, nil
+}
+
+// another is what the request asks for that is tried again after out.
+func (out *outcome) another(attempt int) ask {
+	a := ask{attempt: attempt, number: out.permit.number, spent: out.permit.spent + out.permit.waited, inLine: out.hold}
+	if out.resp != nil {
+		a.status = out.resp.StatusCode
+	}
+	return a
 }
 
 // notBefore is this request's own wait before it is tried again; zero where
@@ -193,7 +197,7 @@ func (r *tries) notBefore() time.Time {
 // giveUp has the latest outcome go back, unless the request was cancelled.
 func (r *tries) giveUp() {
 	if ctx := r.req.Context(); errors.Is(ctx.Err(), context.Canceled) {
-		drain(r.last.resp)
+		closeBody(r.last.resp)
 		r.last = outcome{err: context.Cause(ctx), permit: r.last.permit}
 	}
 }

@@ -302,7 +302,7 @@ func TestLastResponseComesBackWhole(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				base := &script{answers: []string{c.answer}}
-				tr := quiet(t, base, heed.Limits{MaxWait: 80 * time.Second})
+				tr := quiet(t, base, heed.Limits{MaxWait: 85 * time.Second})
 				tr.Retry.Check = func(_ *http.Request, resp *http.Response, _ error) bool { return resp.StatusCode >= 429 }
 				ctx := t.Context()
 				if c.timeout > 0 {
@@ -764,4 +764,34 @@ func TestCrowdIsNotRefused(t *testing.T) {
 			t.Errorf("%d accepted, %d refused, %d early", tally.Accepted, tally.Refused, tally.Early)
 		}
 	})
+}
+
+// What its refusal names is waited for, whatever a request was said to cost.
+func TestRefusedRequestWaitsWhateverItCosts(t *testing.T) {
+	const policies = "RateLimit-Policy: \"a\";q=10;w=60"
+	for name, answer := range map[string]func() *http.Response{
+		"a limit used up": func() *http.Response {
+			return reply(429, "", policies, `RateLimit: "a";r=0;t=10`)
+		},
+		"a policy violated": func() *http.Response {
+			return reply(429, `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","violated-policies":["a"]}`,
+				policies, `RateLimit: "a";r=0;t=10`, "Retry-After: 10", "Content-Type: application/problem+json")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var starts []time.Time
+				tr := quiet(t, respond(func(*http.Request) *http.Response {
+					if starts = append(starts, time.Now()); len(starts) == 1 {
+						return answer()
+					}
+					return reply(200, "", policies, `RateLimit: "a";r=9;t=60`)
+				}), heed.Limits{})
+				sendOne(t, tr, get(heed.WithCost(t.Context(), heed.UnitRequests, 0), site))
+				if d := starts[1].Sub(starts[0]); !within(d, 10*time.Second) {
+					t.Errorf("tried again after %v", d)
+				}
+			})
+		})
+	}
 }

@@ -56,17 +56,30 @@ func appendRoute(b []byte, method, path string) []byte {
 }
 
 // isID reports whether a segment of a path looks as if it named one thing
-// among many: a number, a UUID, or 16 hexadecimal digits and more.
+// among many: a number, a UUID, 16 hexadecimal digits and more, or what holds a
+// number of six digits and more, or is long and has digits.
 func isID(s string) bool {
-	if allDigits(s) {
+	digits, longest, run := 0, 0, 0
+	for i := range len(s) {
+		run++
+		if !isDigit(s[i]) {
+			run = 0
+			continue
+		}
+		digits++
+		longest = max(longest, run)
+	}
+	if digits == 0 {
+		return false
+	}
+	if digits == len(s) || longest >= 6 || len(s) >= 32 {
 		return true
 	}
-	hex, digits := 0, 0
+	hex := 0
 	for i := range len(s) {
 		switch c := s[i]; {
 		case isDigit(c):
 			hex++
-			digits++
 		case 'a' <= c|0x20 && c|0x20 <= 'f':
 			hex++
 		case c == '-' && (i == 8 || i == 13 || i == 18 || i == 23) && len(s) == 36:
@@ -74,7 +87,7 @@ func isID(s string) bool {
 			return false
 		}
 	}
-	return hex >= 16 && digits > 0
+	return hex >= 16
 }
 
 func allDigits(s string) bool {
@@ -144,13 +157,45 @@ func (t *routes) learn(route []byte, path, key string) {
 	t.areas[name] = a
 }
 
+// majorSep stands between a budget's name and what of a path tells it from
+// others of that name.
+const majorSep = "\x02"
+
+// ownBuckets gives the budgets that a key names what the path of a request adds
+// to their names, where the origin's dialect tells them apart by that.
+func (o *origin) ownBuckets(key, path string) string {
+	if o.majors == nil || key == "" {
+		return key
+	}
+	major := majorOf(o.majors, path)
+	if major == "" {
+		return key
+	}
+	return strings.ReplaceAll(key, bucketSep, majorSep+major+bucketSep) + majorSep + major
+}
+
+// majorOf returns the first of some segments of a path that another one
+// follows, and that one: "channels/41".
+func majorOf(majors []string, path string) string {
+	for path != "" {
+		segment, rest, _ := strings.Cut(path, "/")
+		if id, _, _ := strings.Cut(rest, "/"); id != "" && slices.Contains(majors, segment) {
+			return path[:min(len(segment)+1+len(id), longestPath)]
+		}
+		path = rest
+	}
+	return ""
+}
+
 // table returns the origin's table, made where there is none.
 func (o *origin) table() *routes {
 	if o.routes == nil {
-		o.routes = &routes{known: map[string]string{}, areas: map[string]area{}}
+		o.routes = newRoutes()
 	}
 	return o.routes
 }
+
+func newRoutes() *routes { return &routes{known: map[string]string{}, areas: map[string]area{}} }
 
 // joinBuckets returns the key of the lane of requests that are counted in
 // several budgets.

@@ -50,11 +50,12 @@ type slot struct {
 	habit     habit     // of announcing it
 	estimate  int64     // content-bytes: what a request is taken to cost
 	resetSaid time.Time // as announced, for show
-	capped    bool      // the latest reset was too far off to wait for, and that was told
+	capped    bool      // what it holds for is too long to wait for, and that was told
+	said      Policy    // as it was announced last
 }
 
 func newSlot(p Policy, s Source) *slot {
-	sl := &slot{policy: p, source: s}
+	sl := &slot{policy: p, source: s, said: p}
 	sl.resize(p)
 	return sl
 }
@@ -247,6 +248,19 @@ func (s *slot) settle(now, start time.Time, c *charge) {
 	if s.policy.Unit != UnitConcurrentRequests && s.bucket == nil {
 		s.ledger.settle(now, start, c, &s.terms)
 	}
+}
+
+// settleRefused says that c's request was refused: what it took is in nobody's
+// use, save where the origin counts refused requests, which what it says of
+// this policy will show.
+func (s *slot) settleRefused(now, start time.Time, c *charge) {
+	if c.settled || s.policy.Unit == UnitConcurrentRequests || s.bucket != nil {
+		s.settle(now, start, c)
+		return
+	}
+	c.settled = true
+	s.ledger.own.refund(c.n)
+	s.ledger.answered += c.n
 }
 
 // over says that c's request is over, bodies and all; bytes is what they held.

@@ -76,7 +76,7 @@ func (s *slot) pace(now time.Time, waiting int64, sm *Smoothing) float64 {
 			return math.Inf(1)
 		}
 		s.plan.from = now
-		return s.makeWay(sm.Velocity, float64(p.Quota)/p.Window.Seconds())
+		return s.makeWay(now, sm.Velocity, float64(p.Quota)/p.Window.Seconds())
 	}
 	ahead := end.Sub(now)
 	if ahead <= 0 || left <= 0 || left >= unlimited {
@@ -87,21 +87,32 @@ func (s *slot) pace(now time.Time, waiting int64, sm *Smoothing) float64 {
 		return math.Inf(1)
 	}
 	off := left - (s.plan.units - s.plan.rate*now.Sub(s.plan.from).Seconds())
-	slack := max(2*s.plan.rate*micro(sm, p.Window).Seconds(), s.plan.units/10, 2)
+	slack := max(2*s.plan.rate*s.micro(sm).Seconds(), s.plan.units/10, 2)
 	if s.plan.from.IsZero() || math.Abs(off) > slack || end.Sub(s.plan.to).Abs() > time.Second {
-		s.plan = plan{from: now, to: end, units: left, rate: s.makeWay(sm.Velocity, left/ahead.Seconds())}
+		s.plan = plan{from: now, to: end, units: left, rate: s.makeWay(now, sm.Velocity, left/ahead.Seconds())}
 	}
 	return s.plan.rate
 }
 
 // makeWay is the pace at a velocity and a rate that would use up the quota.
-// Where others use it too, the velocity is at most 1 and what they use is left
-// to them, save that nobody is made to stop.
-func (s *slot) makeWay(velocity, rate float64) float64 {
-	if !s.ledger.othersSeen {
+// Where others use it too, the velocity is at most 1, and the pace follows what
+// is left, which all who use the quota see alike: so they all get the same, and
+// those who know nothing of pacing what they want.
+func (s *slot) makeWay(now time.Time, velocity, rate float64) float64 {
+	l, p := &s.ledger, &s.terms
+	if !l.othersSeen {
 		return velocity * rate
 	}
-	return max(min(velocity, 1)*rate-s.ledger.others, rate/10)
+	rate *= min(velocity, 1)
+	left := float64(l.seen(now, p))
+	switch l.shape {
+	case shapeSliding:
+		enough := max(3, float64(p.Quota)/40)
+		rate *= min(left/enough, 1)
+	case shapeRefill:
+		rate *= min(4*left/float64(p.Quota), 1)
+	}
+	return max(rate, float64(p.Quota)/p.Window.Seconds()/100)
 }
 
 // paced reports whether demand would outrun what is left before the time
@@ -110,7 +121,7 @@ func (s *slot) paced(now time.Time, ahead time.Duration, waiting, left float64, 
 	if sm.always() {
 		return true
 	}
-	want := max(waiting, s.demand.over(now, s.span(now), ahead)) // those who wait are among those who came
+	want := max(2*waiting, s.demand.over(now, s.span(now), ahead)) // those who wait are among those who came
 	if !s.plan.from.IsZero() {
 		want *= 2
 	}
@@ -121,12 +132,16 @@ func (s *slot) paced(now time.Time, ahead time.Duration, waiting, left float64, 
 // whether or not it wants to wait.
 func (sm *Smoothing) always() bool { return sm.Strict || sm.Velocity < 1 }
 
-// micro is the length of a micro-interval within a window.
-func micro(sm *Smoothing, window time.Duration) time.Duration {
-	if window <= 0 {
-		return sm.Interval
+// micro is the length of a micro-interval within a window. Where others use the
+// quota too, what could have gone and did not is theirs.
+func (s *slot) micro(sm *Smoothing) time.Duration {
+	switch w := s.policy.Window; {
+	case s.ledger.othersSeen:
+		return 0
+	case w > 0:
+		return min(sm.Interval, w/10)
 	}
-	return min(sm.Interval, window/10)
+	return sm.Interval
 }
 
 // A smoother spreads the requests of one partition as the policy that binds

@@ -15,6 +15,7 @@ type origin struct {
 	name string
 
 	bodies []*Dialect // that read the bodies of its answers; never changed
+	majors []string   // segments of a path that tell budgets of one name apart
 
 	mu         sync.Mutex
 	gone       bool // forgotten: look the origin up again
@@ -32,6 +33,7 @@ type origin struct {
 	lastEnd   time.Time
 	interval  time.Duration // WithMinInterval's, of the last start
 	inFlight  int           // requests whose bodies are not over
+	listening int           // refusals of all partitions whose bodies are being looked at
 	waiting   int
 	stirred   bool          // something changed for all partitions: wake them all
 	waited    time.Duration // in all
@@ -39,6 +41,8 @@ type origin struct {
 	nested    bool          // warned that a request waits for what its parent holds
 	known     []knownPolicy // announced, for partitions to come
 	routes    *routes       // which requests belong to which budget; nil: there is but one
+	stated    *routes       // which policies answers have stated by name, as long as they hold all; nil: none
+	named     bool          // the names of policies are budgets
 	opened    bool          // met, and announced nothing: partitions to come need not scout
 
 	pending []Event // to be told once the lock is free
@@ -73,6 +77,7 @@ type partition struct {
 	parked     []*waiter // waiting for their own next try, outside the queue
 	inFlight   flights
 	unanswered int
+	listening  int           // refusals whose bodies are being looked at
 	slowest    time.Duration // of recent answers, fading
 	lastStart  time.Time
 	lastWell   time.Time // latest answer that was no refusal
@@ -104,8 +109,11 @@ func (o *origin) partition(key partitionKey) *partition {
 func (o *origin) newPartition(key partitionKey, now time.Time) *partition {
 	p := &partition{origin: o, key: key, number: o.created, lastUsed: now, shared: o.reg.newSharing()}
 	o.created++
-	if !o.opened || o.pause.holds(now) {
+	switch {
+	case o.pause.holds(now):
 		p.opening.start(now)
+	case !o.opened:
+		p.opening.meet(now)
 	}
 	p.configure(now, true)
 	for _, k := range o.known {
@@ -258,6 +266,7 @@ func (o *origin) reset(now time.Time) {
 	o.resume(now)
 	o.backoff, o.lastStart, o.lastEnd, o.interval = backoff{}, time.Time{}, time.Time{}, 0
 	o.known, o.opened, o.waited, o.warned, o.nested = nil, false, 0, false, false
+	o.stated, o.named = nil, false
 	if o.routes != nil {
 		o.routes = nil
 		o.sort(now)

@@ -722,25 +722,36 @@ func TestLongestWaitIncludesItsEnd(t *testing.T) {
 }
 
 func TestWaitingRequestRunsIntoItsDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		hang := baseFunc(func(req *http.Request) (*http.Response, error) {
-			<-req.Context().Done()
-			return nil, req.Context().Err()
+	for reason, end := range map[heed.Reason]string{
+		heed.ReasonDeadline: "it had waited 1m0s when its deadline came",
+		heed.ReasonMaxWait:  "it had waited 1m0s when MaxWait was over",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			hang := baseFunc(func(req *http.Request) (*http.Response, error) {
+				<-req.Context().Done()
+				return nil, req.Context().Err()
+			})
+			limits, timeout := heed.Limits{MaxConcurrent: 1}, time.Minute
+			if reason == heed.ReasonMaxWait {
+				limits.MaxWait, timeout = time.Minute, time.Hour
+			}
+			tr := quiet(t, hang, limits)
+			holder, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			go tr.RoundTrip(get(holder, site))
+			synctest.Wait()
+			ctx, stop := context.WithTimeout(t.Context(), timeout)
+			defer stop()
+			began := time.Now()
+			_, err := tr.RoundTrip(get(ctx, site))
+			var limit *heed.LimitError
+			if !errors.As(err, &limit) || limit.Reason != reason || limit.Cause != heed.CauseConcurrency || time.Since(began) != time.Minute {
+				t.Errorf("error %v after %v", err, time.Since(began))
+			} else if !strings.HasSuffix(err.Error(), end) {
+				t.Errorf("error is %q", err)
+			}
 		})
-		tr := quiet(t, hang, heed.Limits{MaxConcurrent: 1})
-		holder, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		go tr.RoundTrip(get(holder, site))
-		synctest.Wait()
-		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
-		defer stop()
-		began := time.Now()
-		_, err := tr.RoundTrip(get(ctx, site))
-		var limit *heed.LimitError
-		if !errors.As(err, &limit) || limit.Reason != heed.ReasonDeadline || limit.Cause != heed.CauseConcurrency || time.Since(began) != time.Minute {
-			t.Errorf("error %v after %v", err, time.Since(began))
-		}
-	})
+	}
 }
 
 func TestTraceTellsWhatARequestWaitedFor(t *testing.T) {

@@ -134,7 +134,9 @@ func (w *waiter) expire() {
 
 // expired is the error for a request that has waited too long already.
 func (w *waiter) expired(now time.Time, why Reason) *LimitError {
-	return w.home.refusal(now.Sub(w.arrived), w.held, why)
+	err := w.home.refusal(now.Sub(w.arrived), w.held, why)
+	err.waited = true
+	return err
 }
 
 // tooLate is why a request is refused that cannot start before its deadline.

@@ -12,6 +12,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -223,6 +224,7 @@ type hop struct {
 	Cached     bool             `json:"cached,omitempty"`
 	Bucket     string           `json:"bucket,omitempty"` // the budget the request was counted in
 	Global     bool             `json:"global,omitempty"` // the refusal holds for all budgets
+	Route      bool             `json:"route,omitempty"`  // the refusal holds for its route only
 	Violated   []string         `json:"violated,omitempty"`
 	Problem    *problemDocument `json:"problem,omitempty"`
 	Next       next             `json:"next"` // what heed would do with another request just now
@@ -238,6 +240,7 @@ type policySaid struct {
 	Remaining    *int64   `json:"remaining"`
 	Reset        *float64 `json:"reset"`
 	PartitionKey []byte   `json:"partition_key,omitempty"`
+	PerRoute     bool     `json:"per_route,omitempty"` // every route has it to itself
 }
 
 // next is what would hold another request.
@@ -259,7 +262,7 @@ func nextFrom(d heed.Decision) next {
 func hopFrom(a heed.Announcement) hop {
 	h := hop{
 		Dialect: a.Dialect, Refused: a.Refused, NoRetry: a.NoRetry, Reduced: a.Reduced,
-		Cached: a.Cached, Bucket: a.Bucket, Global: a.Global, Violated: a.Violated, Policies: []policySaid{},
+		Cached: a.Cached, Bucket: a.Bucket, Global: a.Global, Route: a.Route, Violated: a.Violated, Policies: []policySaid{},
 	}
 	if a.RetryAfter > 0 {
 		h.RetryAfter = new(a.RetryAfter.Seconds())
@@ -288,6 +291,9 @@ func hopFrom(a heed.Announcement) hop {
 		if l.Reset >= 0 {
 			h.Policies[i].Reset = new(l.Reset.Seconds())
 		}
+	}
+	for i := range h.Policies {
+		h.Policies[i].PerRoute = slices.Contains(a.PerRoute, h.Policies[i].Name)
 	}
 	return h
 }
@@ -373,11 +379,13 @@ func (h *hop) print(w io.Writer) {
 			fmt.Fprintf(w, "  %s announces in the dialect %s, %s:\n", h.Origin, cmp.Or(h.Dialect, "(unknown)"), dialectWords(h.Dialect))
 		}
 		for _, p := range h.Policies {
-			fmt.Fprintln(w, "    "+p.sentence())
+			fmt.Fprintln(w, "    "+p.sentence(!strings.HasPrefix(h.Dialect, "ietf-")))
 		}
 		switch {
 		case h.Refused && h.Global:
 			fmt.Fprintln(w, "  The refusal holds for all requests with these credentials, whatever they ask for.")
+		case h.Refused && h.Route:
+			fmt.Fprintln(w, "  The refusal holds for requests of the same method and a path of the same shape.")
 		case h.Bucket != "":
 			fmt.Fprintf(w, "  The request was counted in the budget %q. The origin has others: where this one is used up, heed\n", h.Bucket)
 			fmt.Fprintln(w, "  holds only requests of the same method and a path of the same shape, and those counted with them.")
@@ -395,8 +403,8 @@ func (h *hop) refusal() string {
 }
 
 // sentence says a policy in words: `"burst": 20 requests per second; 19 left,
-// all of it back in 1s.`
-func (p policySaid) sentence() string {
+// all of it back in 1s.` known: it is in the dialect of a service.
+func (p policySaid) sentence(known bool) string {
 	var b strings.Builder
 	if p.Name != "" {
 		fmt.Fprintf(&b, "%q: ", p.Name)
@@ -416,6 +424,9 @@ func (p policySaid) sentence() string {
 	if len(p.PartitionKey) > 0 {
 		b.WriteString(" for a part of its users")
 	}
+	if p.PerRoute {
+		b.WriteString(", for each method and shape of path")
+	}
 	if p.Remaining != nil {
 		fmt.Fprintf(&b, "; %s left", grouped(*p.Remaining))
 	}
@@ -423,7 +434,11 @@ func (p policySaid) sentence() string {
 		fmt.Fprintf(&b, "; reset in %s", span(seconds(*p.Reset)))
 	}
 	b.WriteString(".")
-	if !enforced(p.Unit) {
+	switch {
+	case enforced(p.Unit):
+	case known && (p.Unit == "tokens" || p.Unit == "percent"):
+		b.WriteString(" (heed cannot count these, and waits only where none is left.)")
+	default:
 		b.WriteString(" (heed does not know this unit, and only shows it.)")
 	}
 	return b.String()

@@ -56,6 +56,16 @@ func TestInspectSaysInWords(t *testing.T) {
 		{"a budget among others", answering(200,
 			"X-GitHub-Media-Type", "github.v3", "X-RateLimit-Limit", "30", "X-RateLimit-Remaining", "29", "X-RateLimit-Reset", "60", "X-RateLimit-Resource", "search",
 		), exitOK, []string{"dialect github, the fields that github is known to send", `counted in the budget "search"`, "30 requests", "29 left"}},
+		{"a limit of each method", answering(429, "X-App-Rate-Limit", "100:120", "X-App-Rate-Limit-Count", "2:120", "X-Method-Rate-Limit", "20:10",
+			"X-Method-Rate-Limit-Count", "20:10", "X-Rate-Limit-Type", "method", "Retry-After", "5"), exitOK, []string{
+			"in the dialect riot, the fields that riot is known to send",
+			`"app-2m": 100 requests per 2 minutes; 98 left`,
+			`"method-10s": 20 requests per 10 seconds, for each method and shape of path; 0 left`,
+			"The refusal holds for requests of the same method and a path of the same shape.",
+		}},
+		{"tokens", answering(200, "X-RateLimit-Limit-Tokens", "1500", "X-RateLimit-Remaining-Tokens", "1000"), exitOK, []string{
+			`"tokens": 1,500 tokens; 1,000 left. (heed cannot count these, and waits only where none is left.)`,
+		}},
 		{"a refusal for all budgets", answering(429, "X-RateLimit-Global", "true", "X-RateLimit-Bucket", "abcd", "Retry-After", "5"), exitOK, []string{
 			"turned away for a limit", "holds for all requests",
 		}},

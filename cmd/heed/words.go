@@ -75,6 +75,8 @@ func dialectWords(name string) string {
 		return "the X-RateLimit fields that many services send"
 	case "x-rate-limit":
 		return "the X-Rate-Limit fields that many services send"
+	case "rate-limit":
+		return "the Rate-Limit fields that some services send"
 	case "ratelimit":
 		return "fields named as the IETF's, with meanings of their own"
 	case "vendor":

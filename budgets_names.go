@@ -1,0 +1,127 @@
+package heed
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// Policies have names, and an answer may list all that hold its request
+// (RateLimit-Policy; draft-11, section 3). As long as every list has them all,
+// they hold everything. Once an answer to another route does without one that
+// was listed before, each name is a budget: it holds the requests to whose
+// routes answers have stated it. An answer that states what is left without such
+// a list may state the tightest alone, and shows nothing.
+//
+// Where a dialect says that its names are budgets, they are from the start.
+
+// hearNames notes which policies the answer to pm's request states by name, and
+// whether that makes them budgets.
+func (p *partition) hearNames(now time.Time, pm *Permit, a *Announcement) {
+	o := p.origin
+	if o.named || a.Bucket != "" || !a.named && (a.Dialect != dialectIETF11 || len(a.Policies) == 0) {
+		return
+	}
+	if o.stated == nil {
+		o.stated = newRoutes()
+	}
+	var buf [longestPath]byte
+	route := appendRoute(buf[:0], pm.method, pm.path)
+	key := o.stated.known[string(route)]
+	for name := range a.names {
+		if name != "" && !keyHas(key, name) {
+			key = joinBuckets(append(strings.FieldsFunc(key, isBucketSep), name))
+			o.stated.learn(route, pm.path, key)
+		}
+	}
+	if a.named || slices.ContainsFunc(p.slots, func(s *slot) bool {
+		return s.source == SourceAnnounced && s.policy.Name != "" && !keyHas(key, s.policy.Name) && o.stated.mention(s.policy.Name)
+	}) {
+		o.nameBudgets(now)
+	}
+}
+
+// names calls yield with the names of all policies that an announcement is
+// about.
+func (a *Announcement) names(yield func(string) bool) {
+	for i := range a.Policies {
+		if !yield(a.Policies[i].Name) {
+			return
+		}
+	}
+	for i := range a.Limits {
+		if !yield(a.Limits[i].Policy) {
+			return
+		}
+	}
+}
+
+func isBucketSep(r rune) bool { return string(r) == bucketSep }
+
+// keyHas reports whether a budget is among those of a lane's key.
+func keyHas(key, bucket string) bool {
+	for b := range strings.SplitSeq(key, bucketSep) {
+		if b == bucket {
+			return true
+		}
+	}
+	return false
+}
+
+// mention reports whether a budget is among those of any route.
+func (t *routes) mention(bucket string) bool {
+	for _, key := range t.known {
+		if keyHas(key, bucket) {
+			return true
+		}
+	}
+	return false
+}
+
+// nameBudgets makes the policies that answers have stated by name the budgets
+// of the routes that they were stated for.
+func (o *origin) nameBudgets(now time.Time) {
+	o.named = true
+	budget := func(pol *Policy, bucket *string) {
+		if *bucket == "" && pol.Name != "" && pol.PartitionKey == "" && o.stated.mention(pol.Name) {
+			*bucket = pol.Name
+		}
+	}
+	for _, p := range o.partitions {
+		for _, s := range p.slots {
+			if s.source == SourceAnnounced {
+				budget(&s.policy, &s.bucketName)
+			}
+		}
+		p.news = true
+	}
+	for i := range o.known {
+		budget(&o.known[i].Policy, &o.known[i].bucket)
+	}
+	t := o.table()
+	for route, key := range o.stated.known {
+		if t.known[route] == "" {
+			t.known[route] = key
+		}
+	}
+	o.stated = nil
+	o.sort(now)
+}
+
+// namesBudgets reports whether the names of an announcement's policies are
+// budgets.
+func (o *origin) namesBudgets(a *Announcement) bool {
+	return o.named && a.Bucket == "" && (a.named || a.Dialect == dialectIETF11)
+}
+
+// stillCounted returns those budgets of pm's route that its answer does not
+// name, and that are not forgotten.
+func (p *partition) stillCounted(pm *Permit) []string {
+	var still []string
+	for b := range strings.SplitSeq(p.origin.routes.known[pm.route()], bucketSep) {
+		if b != "" && slices.ContainsFunc(p.slots, func(s *slot) bool { return s.bucketName == b }) {
+			still = append(still, b)
+		}
+	}
+	return still
+}

@@ -1,0 +1,45 @@
+package heed
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// Whoever comes in whatever order stands by number, and is told how many, and
+// how many units, are before.
+func TestPlaceInLineIsByNumber(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		var q queue
+		var numbers []uint64
+		for _, i := range rnd.Perm(rnd.IntN(20)) {
+			number := uint64(10 * (i + 1))
+			w := &waiter{ask: ask{opts: &options{costs: []cost{{UnitRequests, int64(number)}}}, charged: true, number: number}}
+			wantAhead := slices.ContainsFunc(numbers, func(n uint64) bool { return n > number })
+			if ahead := q.push(w); ahead != wantAhead {
+				t.Fatalf("%d came before others of %d: %v", number, numbers, ahead)
+			}
+			numbers = append(numbers, number)
+		}
+		slices.Sort(numbers)
+		var stand []uint64
+		q.all(func(w *waiter) { stand = append(stand, w.number) })
+		if !slices.Equal(stand, numbers) {
+			t.Fatalf("they stand as %d", stand)
+		}
+		for probe := uint64(5); probe < 220; probe += 10 {
+			n, units := q.ahead(&ask{opts: &noOptions, number: probe})
+			want, wantUnits := 0, int64(0)
+			for _, number := range numbers {
+				if number < probe {
+					want++
+					wantUnits += int64(number)
+				}
+			}
+			if n != want || units != wantUnits {
+				t.Fatalf("%d and %d units before %d of %d", n, units, probe, numbers)
+			}
+		}
+	}
+}

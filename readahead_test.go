@@ -1,0 +1,221 @@
+package heed_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heedhttp/heed"
+)
+
+// A stalling is a body that comes as what is written to it, and has no end
+// until it is closed.
+type stalling struct {
+	*io.PipeReader
+	*io.PipeWriter
+}
+
+func newStalling(begin string) stalling {
+	r, w := io.Pipe()
+	if begin != "" {
+		go w.Write([]byte(begin))
+	}
+	return stalling{r, w}
+}
+
+func (s stalling) Close() error                     { return s.PipeReader.Close() }
+func (s stalling) CloseWithError(error) (err error) { return s.Close() }
+
+// Its fields said how long before its body said whom.
+func TestRefusalHoldsWhileItsDocumentIsAwaited(t *testing.T) {
+	for name, c := range map[string]struct {
+		status   int
+		document string // comes after half a second; "": never
+		other    string // another's credential
+		at       time.Duration
+	}{
+		"and none comes":          {429, "", "", time.Minute},
+		"it adds nothing":         {429, `{"title":"no"}`, "", time.Minute},
+		"the origin is refused":   {503, `{"title":"no"}`, "Bearer another", time.Minute},
+		"none comes from it":      {503, "", "Bearer another", time.Minute},
+		"another's quota is well": {429, "", "Bearer another", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRegistry(t, heed.Config{})
+				meet(t, r, example)
+				refused := acquire(t, r, request(example))
+				body := newStalling("")
+				defer body.Close()
+				if c.document != "" {
+					time.AfterFunc(time.Second/2, func() {
+						io.WriteString(body, c.document)
+						body.PipeWriter.Close()
+					})
+				}
+				resp := answer(c.status, "Retry-After", "60", "Content-Type", "application/problem+json")
+				resp.Body = body
+				observed := make(chan time.Duration)
+				began := time.Now()
+				go func() {
+					refused.Observe(resp)
+					refused.Release()
+					observed <- time.Since(began)
+				}()
+				synctest.Wait()
+				var header []string
+				if c.other != "" {
+					header = []string{"Authorization", c.other}
+				}
+				next := start(t.Context(), r, request(example, header...))
+				want := time.Second / 2
+				if c.document == "" {
+					want = time.Second
+				}
+				if took := <-observed; took != want {
+					t.Errorf("observed after %v, want %v", took, want)
+				}
+				time.Sleep(2 * time.Minute)
+				if !next.done() || next.err != nil || next.at < c.at || next.at > c.at+time.Second {
+					t.Fatalf("%v after %v, want it after %v", next.err, next.at, c.at)
+				}
+				next.permit.Release()
+			})
+		})
+	}
+}
+
+// What a document names is held, and nothing else once that is known.
+func TestDocumentThatComesLateSaysWhatIsHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{})
+		pm := acquire(t, r, request(example))
+		pm.Observe(answer(200, "RateLimit-Policy", `"day";q=1000;w=86400, "now";q=100;w=10`, "RateLimit", `"day";r=900;t=80000, "now";r=90;t=9`))
+		pm.Release()
+		refused := acquire(t, r, request(example))
+		body := newStalling("")
+		resp := answer(429, "Retry-After", "60", "Content-Type", "application/problem+json")
+		resp.Body = body
+		go func() {
+			refused.Observe(resp)
+			refused.Release()
+		}()
+		synctest.Wait()
+		free := heed.WithCost(t.Context(), heed.UnitRequests, 0)
+		next := start(free, r, request(example).WithContext(free))
+		if next.done() {
+			t.Error("a request went before it was known what is held")
+		}
+		time.Sleep(time.Second / 4)
+		io.WriteString(body, `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","violated-policies":["day"]}`)
+		body.PipeWriter.Close()
+		synctest.Wait()
+		if !next.done() || next.err != nil || next.at != time.Second/4 {
+			t.Errorf("%v after %v, want it once that is known", next.err, next.at)
+		}
+		paid := start(t.Context(), r, request(example))
+		time.Sleep(2 * time.Minute)
+		if d := time.Minute - time.Second/4; !paid.done() || paid.at < d || paid.at > d+time.Second {
+			t.Errorf("a request of the quota named went after %v", paid.at)
+		}
+	})
+}
+
+// A refusal whose body hangs is tried again when it may be, on another
+// connection.
+func TestBodyThatHangsDelaysNoRetry(t *testing.T) {
+	for kind, after := range map[string]time.Duration{"text/plain": 5 * time.Second, "application/problem+json": time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			body := newStalling("not n")
+			var starts []time.Time
+			tr := quiet(t, respond(func(*http.Request) *http.Response {
+				if starts = append(starts, time.Now()); len(starts) > 1 {
+					if _, err := body.Write(nil); err != io.ErrClosedPipe {
+						t.Error("the refusal was not closed before the next attempt")
+					}
+					return reply(200, "")
+				}
+				resp := reply(429, "", fmt.Sprintf("Retry-After: %d", after/time.Second), "Content-Type: "+kind)
+				resp.Body = body
+				return resp
+			}), heed.Limits{})
+			if status, _ := sendOne(t, tr, get(t.Context(), site)); status != 200 {
+				t.Errorf("status %d", status)
+			}
+			if d := starts[1].Sub(starts[0]); !within(d, after) {
+				t.Errorf("%s: tried again after %v", kind, d)
+			}
+		})
+	}
+}
+
+// A refusal that goes back is read as it comes.
+func TestBodyThatHangsIsReadAsItComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		body := newStalling("not ")
+		tr := quiet(t, respond(func(*http.Request) *http.Response {
+			resp := reply(429, "", "Retry-After: 5", "Content-Type: application/problem+json")
+			resp.Body = body
+			return resp
+		}), heed.Limits{})
+		time.AfterFunc(2*time.Second, func() { tr.Registry.Pause(site, time.Hour) })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		began := time.Now()
+		resp, err := tr.RoundTrip(get(ctx, site))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took != 2*time.Second {
+			t.Errorf("it came back after %v", took)
+		}
+		buf := make([]byte, 100)
+		if n, err := resp.Body.Read(buf); string(buf[:n]) != "not " || err != nil {
+			t.Errorf("%q, %v", buf[:n], err)
+		}
+		read := make(chan string)
+		go func() {
+			n, err := resp.Body.Read(buf)
+			if err != nil {
+				t.Error(err)
+			}
+			read <- string(buf[:n])
+			_, err = resp.Body.Read(buf)
+			if err == nil {
+				t.Error("read a closed body")
+			}
+			close(read)
+		}()
+		synctest.Wait()
+		io.WriteString(body, "now")
+		if s := <-read; s != "now" {
+			t.Errorf("%q", s)
+		}
+		if err := resp.Body.Close(); err != nil { // ends the Read under way
+			t.Error(err)
+		}
+		<-read
+	})
+}
+
+// An attempt's wait is a part of its request's.
+func TestLongestWaitIsForAllAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{answers: []string{"429 Retry-After: 5"}}
+		tr := quiet(t, s, heed.Limits{MaxWait: 13 * time.Second})
+		var trace heed.Trace
+		began := time.Now()
+		status, _ := sendOne(t, tr, get(heed.WithTrace(t.Context(), &trace), site))
+		if took := time.Since(began); status != 429 || !within(took, 10*time.Second) || len(s.starts) != 3 || trace.Waited > 13*time.Second {
+			t.Errorf("status %d after %v and tries at %v", status, took, s.gaps())
+		}
+		// The next request has a wait of its own.
+		if sendOne(t, tr, get(t.Context(), site)); len(s.starts) < 5 {
+			t.Errorf("%d tries", len(s.starts))
+		}
+	})
+}
