@@ -157,7 +157,7 @@ func (g *grant) settle(at time.Time, free bool) {
 	case y > g.x: // else its units come back too soon
 		b.flushBy(at.Add(window / 8))
 	case y < g.x && b.clients > 1: // else others wait for them longer than they need
-		b.flushBy(at.Add(window - window/8))
+		b.flushBy(at.Add(window - window/4))
 	}
 }
 

@@ -31,6 +31,7 @@ func TestMain(m *testing.M) {
 		work(job)
 		return
 	}
+	go watchStalls()
 	redis.SetLogger(quietly{}) // of connections to servers that are down on purpose
 	os.Exit(m.Run())
 }
@@ -256,7 +257,7 @@ type scene struct {
 func (s *scene) play(t testing.TB) {
 	j := job{
 		Redis: s.addrs, Goroutines: 16, Policies: []heed.Policy{{Name: "p", Quota: sharedQuota, Window: sharedWindow}},
-		Options: Options{Prefix: rand.Text(), Timeout: 5 * time.Second}, // a busy machine's Redis is not lost
+		Options: Options{Prefix: rand.Text(), Timeout: patience},
 	}
 	config := heedtest.Config{Record: true, Algorithm: heedtest.SlidingWindow, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Name: "p", Quota: sharedQuota, Window: sharedWindow}}}
 	if s.announced {
@@ -313,7 +314,7 @@ func TestAProcessKilledWithLeasesInHandStopsNobody(t *testing.T) {
 	})
 	j := job{
 		Redis: []string{server.addr}, Origin: url, Goroutines: 16, Rate: 150, // three of them: a little below the quota
-		Policies: []heed.Policy{{Name: "p", Quota: quota, Window: window}}, Options: Options{Timeout: 5 * time.Second},
+		Policies: []heed.Policy{{Name: "p", Quota: quota, Window: window}}, Options: Options{Timeout: patience},
 	}
 	dead, others := startWorker(t, j), []*worker{startWorker(t, j), startWorker(t, j)}
 	j.Rate = 0

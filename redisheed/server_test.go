@@ -1,6 +1,7 @@
 package redisheed
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,6 +32,9 @@ func needServer(t testing.TB) {
 		t.Skip(err)
 	}
 }
+
+// patience is how long tests wait for an answer of Redis.
+const patience = 5 * time.Second
 
 // A server is a redis-server of the test's own.
 type server struct {
@@ -157,9 +162,11 @@ func anyServer(t testing.TB) redis.UniversalClient {
 	return c
 }
 
-// quiet are options that log nothing.
+// quiet are options that log nothing, and do not take a Redis for lost that a
+// busy machine keeps waiting.
 func quiet(o Options) Options {
 	o.Logger = slog.New(slog.DiscardHandler)
+	o.Timeout = cmp.Or(o.Timeout, patience)
 	return o
 }
 
@@ -167,4 +174,42 @@ func newLedger(t testing.TB, c redis.UniversalClient, o Options) *Ledger {
 	l := New(c, quiet(o))
 	t.Cleanup(func() { l.Close() })
 	return l
+}
+
+// A stall is a while for which this process was not run.
+type stall struct {
+	at     time.Time
+	length time.Duration
+}
+
+// stalls are those of the test's process; guarded by its lock.
+var stalls struct {
+	sync.Mutex
+	list []stall
+}
+
+// watchStalls notes when the machine does not run this process.
+func watchStalls() {
+	const nap = 5 * time.Millisecond
+	for {
+		at := time.Now()
+		time.Sleep(nap)
+		if d := time.Since(at) - nap; d > nap {
+			stalls.Lock()
+			stalls.list = append(stalls.list, stall{at, d})
+			stalls.Unlock()
+		}
+	}
+}
+
+// stoodStill is the longest stall since an instant.
+func stoodStill(since time.Time) (longest time.Duration) {
+	stalls.Lock()
+	defer stalls.Unlock()
+	for _, s := range stalls.list {
+		if s.at.After(since) {
+			longest = max(longest, s.length)
+		}
+	}
+	return longest
 }
