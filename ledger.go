@@ -328,7 +328,7 @@ func (l *ledger) lastUnit(now time.Time, p *Policy) time.Time {
 	switch {
 	case l.sparing(p) && !l.flows():
 		return latest(l.until(), now)
-	case l.down && l.shape == shapeSliding: // rounding always costs
+	case l.shape == shapeSliding && (l.down || l.ahead > 0): // rounding always costs
 		return latest(reset, now)
 	}
 	ahead := reset.Sub(now) - l.quickest
@@ -388,7 +388,7 @@ func (l *ledger) adopt(now time.Time, accepted, remaining int64, p *Policy) {
 // settle closes a request's account without news: its answer said nothing
 // of this policy, or none will come.
 func (l *ledger) settle(now, start time.Time, c *charge, p *Policy) {
-	l.own.done(now, start, c.n, p.Quota, p.Window)
+	l.own.done(now.Add(-min(l.ahead, now.Sub(start))), start, c.n, p.Quota, p.Window)
 	l.answered += c.n
 }
 

@@ -38,6 +38,7 @@ func (u *usage) done(now, start time.Time, n, quota int64, window time.Duration)
 	u.logged += n
 	if k := len(u.log); k > 0 {
 		l := &u.log[k-1]
+		now = latest(now, l.last)
 		if now.Equal(l.last) || quota > exactUnits && now.Sub(l.first) <= window/exactUnits {
 			l.last, l.n = now, l.n+n
 			if start.Before(l.sent) {
