@@ -33,7 +33,8 @@ func joined(parts fs.FS) string {
 	return b.String()
 }
 
-// A question is what the script is asked; doc.go says what its fields mean.
+// A question is what the script is asked; docs/redis.md says what its fields
+// mean.
 type question struct {
 	Do string `json:"do"` // ask, check, tell, pause, reset
 	V  int    `json:"v"`
