@@ -67,6 +67,7 @@ const (
 	attemptCost   = 200  // accepted requests over which a refusal is to be spread …
 	waitCost      = 20   // … and over which one that might have been sent meanwhile
 	enough        = 10   // accepted requests that make a measurement, the first time
+	plenty        = 30   // … and one that is hardly wrong by a lot
 	outageProbes  = 3    // refused at the time the server itself had named, they tell of an outage
 	fewAtOnce     = 16   // in flight: with so few, chance decides how many meet at the origin
 	idleGap       = 5 * time.Second
@@ -322,7 +323,7 @@ func (l *learner) pace() float64 {
 		switch {
 		case l.high > 4*l.low && l.cycle >= enough && l.timed:
 			speed = 0.1 // the server said when to come back, which is a good measure
-		case l.high > 4*l.low:
+		case l.high > 4*l.low && l.cycle < plenty:
 			speed = 2
 		}
 		middle := math.Sqrt(l.low * l.high) // high may be +Inf
