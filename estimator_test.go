@@ -417,3 +417,54 @@ func TestBytesOfUnevenBodiesAreUsedUp(t *testing.T) {
 		t.Errorf("%d accepted of about %d, %d refused", tally.Accepted, 20*39, tally.Refused)
 	}
 }
+
+// Processes that use one quota and know nothing of each other share it: none is
+// refused for what the others did, and none gets more than another.
+func TestProcessesThatKnowNothingOfEachOtherShare(t *testing.T) {
+	for _, algorithm := range []heedtest.Algorithm{
+		heedtest.FixedWindow, heedtest.FixedWindowByClock, heedtest.SlidingWindow, heedtest.TokenBucket, heedtest.GCRA,
+	} {
+		const processes, goroutines, windows, quota = 4, 16, 20, 100
+		var got [processes]atomic.Int64
+		var tally heedtest.Tally
+		synctest.Test(t, func(t *testing.T) {
+			o := heedtest.NewOrigin(heedtest.Config{
+				Algorithm: algorithm, Policies: []heedtest.Policy{{Quota: quota, Window: 10 * time.Second}}, Latency: heedtest.RoundTrip(50 * time.Millisecond),
+			})
+			end := time.Now().Add(windows * 10 * time.Second)
+			var wg sync.WaitGroup
+			for i := range processes {
+				tr := quiet(t, o, heed.Limits{})
+				defer tr.Registry.Close()
+				time.AfterFunc(time.Until(end), func() { tr.Registry.Close() })
+				c := tr.Client()
+				for range goroutines {
+					wg.Go(func() {
+						for time.Now().Before(end) {
+							resp, err := c.Get(example)
+							if err != nil {
+								return
+							}
+							resp.Body.Close()
+							if resp.StatusCode == http.StatusOK {
+								got[i].Add(1)
+							}
+						}
+					})
+				}
+			}
+			wg.Wait()
+			tally = o.Tally()
+		})
+		sum, squares := 0.0, 0.0
+		for i := range got {
+			n := float64(got[i].Load())
+			sum, squares = sum+n, squares+n*n
+		}
+		jain := sum * sum / (processes * squares)
+		t.Logf("%s: %d accepted, %d refused, Jain's index %.2f", algorithm, tally.Accepted, tally.Refused, jain)
+		if tally.Refused > 70 || tally.Accepted < windows*quota*93/100 || jain < 0.8 {
+			t.Errorf("%s: %d accepted of %d, %d refused, Jain's index %.2f", algorithm, tally.Accepted, windows*quota, tally.Refused, jain)
+		}
+	}
+}

@@ -48,7 +48,10 @@ type ledger struct {
 	ahead      time.Duration // … and by how much that lets requests go sooner
 
 	shape     shape
-	piecemeal bool // after a stop the quota was not whole again, though the reset had passed
+	streak    int   // statements in a row that fit a bucket that refills …
+	lowest    int64 // … and the least and …
+	highest   int64 // … the most they said is left
+	piecemeal bool  // after a stop the quota was not whole again, though the reset had passed
 
 	base    int64 // of a sliding window: what was left and in use when that was said last
 	foreign int64 // of a sliding window: units others use
@@ -111,6 +114,35 @@ type statement struct {
 	resolution time.Duration
 	clock      bool // the reset was named as an instant
 	refused    bool
+}
+
+// fills reports whether the reset named is when a bucket that refills steadily
+// would be full: it says nothing then of when a window ends.
+func (s *statement) fills(p *Policy) bool {
+	if s.remaining <= 0 || s.reset < 0 || p.Quota <= 0 {
+		return false
+	}
+	full := time.Duration(float64(p.Window) * float64(p.Quota-s.remaining) / float64(p.Quota))
+	return (s.reset - full).Abs() <= s.resolution
+}
+
+// learnFill notices that resets move with what is left as they do in a bucket. A
+// window's resets fit that only where they cross it.
+func (l *ledger) learnFill(p *Policy, s *statement) {
+	switch {
+	case s.remaining <= 0 || s.reset < 0: // says nothing of it
+	case !s.fills(p):
+		l.streak = 0
+	case l.streak == 0:
+		l.streak, l.lowest, l.highest = 1, s.remaining, s.remaining
+	default:
+		l.streak++
+		l.lowest, l.highest = min(l.lowest, s.remaining), max(l.highest, s.remaining)
+		moved := time.Duration(float64(p.Window) * float64(l.highest-l.lowest) / float64(p.Quota))
+		if l.streak >= convinced && moved >= p.Window/4 && moved > 2*s.resolution+s.resolution/4 { // more than rounding can hide
+			l.shape = shapeRefill
+		}
+	}
 }
 
 // blindWait is how long to wait for more where an origin said that nothing
@@ -446,6 +478,7 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	if s.remaining < 0 {
 		return capped
 	}
+	l.learnFill(p, &s)
 	if s.refused && l.fresh && !l.stated && c.epoch == l.epoch && l.inEpoch < p.Quota*9/10 {
 		l.piecemeal = true
 	}

@@ -79,6 +79,9 @@ func (s *slot) pace(now time.Time, waiting int64, sm *Smoothing) float64 {
 		return s.makeWay(now, sm.Velocity, float64(p.Quota)/p.Window.Seconds())
 	}
 	ahead := end.Sub(now)
+	if s.ledger.shape == shapeUnknown && s.ledger.streak > 0 {
+		ahead = max(ahead, p.Window) // it may be a bucket, and the reset when it is full
+	}
 	if ahead <= 0 || left <= 0 || left >= unlimited {
 		return math.Inf(1) // the ledger decides alone
 	}
@@ -97,23 +100,35 @@ func (s *slot) pace(now time.Time, waiting int64, sm *Smoothing) float64 {
 // makeWay is the pace at a velocity and a rate that would use up the quota.
 // Where others use it too, the velocity is at most 1, and the pace follows what
 // is left, which all who use the quota see alike: so they all get the same, and
-// those who know nothing of pacing what they want.
+// those who know nothing of pacing what they want. A bucket is never used up to
+// the last by one who seems to be alone: others would not be seen for there being
+// nothing left for them.
 func (s *slot) makeWay(now time.Time, velocity, rate float64) float64 {
 	l, p := &s.ledger, &s.terms
+	left := float64(l.seen(now, p))
+	share := left / float64(p.Quota)
+	least := float64(p.Quota) / p.Window.Seconds() / 100
 	if !l.othersSeen {
+		if l.shape == shapeRefill {
+			return max(min(velocity, greedy*share)*rate, least)
+		}
 		return velocity * rate
 	}
 	rate *= min(velocity, 1)
-	left := float64(l.seen(now, p))
 	switch l.shape {
 	case shapeSliding:
-		enough := max(3, float64(p.Quota)/40)
-		rate *= min(left/enough, 1)
+		rate *= min(left/max(3, float64(p.Quota)/40), 1)
 	case shapeRefill:
-		rate *= min(4*left/float64(p.Quota), 1)
+		rate *= min(modest*share, 1)
 	}
-	return max(rate, float64(p.Quota)/p.Window.Seconds()/100)
+	return max(rate, least)
 }
+
+// By how much more of its rate than of a bucket is left of it one process takes …
+const (
+	modest = 2  // … where others are seen
+	greedy = 20 // … and where none are
+)
 
 // paced reports whether demand would outrun what is left before the time
 // ahead is over. Once it has, half of that keeps it so.
@@ -121,7 +136,7 @@ func (s *slot) paced(now time.Time, ahead time.Duration, waiting, left float64, 
 	if sm.always() {
 		return true
 	}
-	want := max(2*waiting, s.demand.over(now, s.span(now), ahead)) // those who wait are among those who came
+	want := max(4*waiting, s.demand.over(now, s.span(now), ahead)) // those who wait are among those who came
 	if !s.plan.from.IsZero() {
 		want *= 2
 	}
