@@ -51,6 +51,7 @@ type ledger struct {
 	streak    int   // statements in a row that fit a bucket that refills …
 	lowest    int64 // … and the least and …
 	highest   int64 // … the most they said is left
+	fillsUp   bool  // resets are when a bucket is full
 	piecemeal bool  // after a stop the quota was not whole again, though the reset had passed
 
 	base    int64 // of a sliding window: what was left and in use when that was said last
@@ -140,7 +141,7 @@ func (l *ledger) learnFill(p *Policy, s *statement) {
 		l.lowest, l.highest = min(l.lowest, s.remaining), max(l.highest, s.remaining)
 		moved := time.Duration(float64(p.Window) * float64(l.highest-l.lowest) / float64(p.Quota))
 		if l.streak >= convinced && moved >= p.Window/4 && moved > 2*s.resolution+s.resolution/4 { // more than rounding can hide
-			l.shape = shapeRefill
+			l.shape, l.fillsUp = shapeRefill, true
 		}
 	}
 }
@@ -586,7 +587,7 @@ func (l *ledger) noticeReset(now, start time.Time, c *charge, p *Policy, s state
 		if s.remaining-l.most < p.Quota/4 { // what has come back steadily, and a new count begins
 			return
 		}
-		l.shape = shapeReset
+		l.shape, l.fillsUp = shapeReset, false
 	}
 	l.gains = 0
 	l.epoch++

@@ -109,7 +109,7 @@ func (s *slot) makeWay(now time.Time, velocity, rate float64) float64 {
 	share := left / float64(p.Quota)
 	least := float64(p.Quota) / p.Window.Seconds() / 100
 	if !l.othersSeen {
-		if l.shape == shapeRefill {
+		if l.shape == shapeRefill && l.fillsUp {
 			return max(min(velocity, greedy*share)*rate, least)
 		}
 		return velocity * rate
@@ -126,7 +126,7 @@ func (s *slot) makeWay(now time.Time, velocity, rate float64) float64 {
 
 // By how much more of its rate than of a bucket is left of it one process takes …
 const (
-	modest = 2  // … where others are seen
+	modest = 4  // … where others are seen
 	greedy = 20 // … and where none are
 )
 

@@ -7,23 +7,27 @@ import (
 	"testing"
 )
 
-// notYet are the rows that are known not to be met. TestScoreCard says so where
-// one of them is, and does not fail: at the edge the order in which goroutines
-// run can decide. The figures are the worst refusals per 1000 accepted and the
-// lowest share.
-var notYet = map[string]bool{
-	"announced": true, // 6.4 refused, share 0.858
-	"rounded":   true, // 41.0 refused, share 0.834
-	"epoch":     true, // 0.0 refused, share 0.937
-	"policies":  true, // 35.1 refused, share 0.752
-	"sparse":    true, // 10481 refused, share 0.511
-	"refusals":  true, // 651 refused, share 0.633
-	"silent":    true, // 434 refused, share 0.036
-	"foreign":   true, // 121 refused, share 0.727, the foreign client 0.79
-	"four":      true, // 565 refused, share 0.885, fairness 0.28
-	"change":    true, // 26.3 refused, share 0.860
-	"cold":      true, // 81.3 refused, share 0.847, 30 early starts
-	"outage":    true, // 46.2 refused, share 0.900, 44 early starts
+// A floor is what a row keeps to in the mean: refused per 1000 accepted, at most,
+// and the share, at least.
+type floor struct{ perMille, share float64 }
+
+// notYet are the rows that are known not to be met in every scenario, and what
+// they are held to instead, which is no substitute. TestScoreCard says so where one
+// of them is met, and does not fail: at the edge the order in which goroutines run
+// can decide.
+var notYet = map[string]floor{
+	"announced": {0.1, 0.985},
+	"rounded":   {2, 0.97},
+	"epoch":     {0.2, 0.98},
+	"policies":  {2, 0.97},
+	"sparse":    {25, 0.94},
+	"refusals":  {8, 0.88},
+	"silent":    {20, 0.80},
+	"foreign":   {4, 0.95},
+	"four":      {12, 0.95},
+	"change":    {2, 0.95},
+	"cold":      {3, 0.97},
+	"outage":    {30, 0.97},
 }
 
 // TestScoreCard plays a part of every row's conditions and holds heed to the
@@ -46,13 +50,16 @@ func TestScoreCard(t *testing.T) {
 			filter.Row = row.Name
 			results := PlayAll(t.Context(), filter.Scenarios(rows), []Client{Heed}, 1, nil)
 			line := Sum(rows, results, false)[0]
+			least, expected := notYet[row.Name]
 			var table strings.Builder
 			WriteTable(&table, rows, append([]Line{line}, failed(rows, results)...))
 			switch {
-			case notYet[row.Name] && line.Met() && whole:
+			case expected && !line.Met() && (line.PerMilleMean > least.perMille || line.ShareMean < least.share):
+				t.Errorf("below what it was: %.1f refused per 1000, share %.3f in the mean\n%s", line.PerMilleMean, line.ShareMean, &table)
+			case expected && line.Met() && whole:
 				t.Logf("%s is met: if it always is, take it off the list\n%s", row.Name, &table)
-			case notYet[row.Name]:
-				t.Logf("not met yet:\n%s", &table)
+			case expected:
+				t.Logf("not met yet: %.1f refused per 1000, share %.3f in the mean\n%s", line.PerMilleMean, line.ShareMean, &table)
 			case !line.Met():
 				t.Errorf("not met:\n%s", &table)
 			default:
