@@ -131,7 +131,7 @@ func (s *statement) fills(p *Policy) bool {
 // window's resets fit that only where they cross it.
 func (l *ledger) learnFill(p *Policy, s *statement) {
 	switch {
-	case s.remaining <= 0 || s.reset < 0: // says nothing of it
+	case s.remaining <= 0 || s.reset < 0 || l.inferred > 0: // says nothing of it
 	case !s.fills(p):
 		l.streak = 0
 	case l.streak == 0:
@@ -241,12 +241,15 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 }
 
 // shared returns what is left of a window that others use too: less than was
-// said, for they have gone on since, the more the more was left. The last unit
-// is the one that several go for.
+// said, for they have gone on since, the more the more was left. Where they are
+// after all they can get, the last unit is the one that several go for.
 func (l *ledger) shared(now time.Time) int64 {
 	left := float64(l.left)
 	if end := l.until(); left > 0 && end.After(now) && now.After(l.said) {
 		left *= math.Pow(end.Sub(now).Seconds()/end.Sub(l.said).Seconds(), l.appetite)
+	}
+	if l.appetite < 0.5 { // they take no more than they want
+		return int64(left)
 	}
 	return int64(left) - 1
 }
@@ -448,7 +451,7 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 		s.reset, capped = atMost, true
 	}
 	l.quickest = min(now.Sub(start), l.quickest+max(l.quickest/16, time.Millisecond))
-	if l.ahead = 0; float64(p.Quota)*l.quickest.Seconds() > p.Window.Seconds() {
+	if l.ahead = 0; !s.clock && !l.othersSeen && float64(p.Quota)*l.quickest.Seconds() > p.Window.Seconds() {
 		l.ahead = l.quickest // else it is no more than the time of a unit, and not worth it
 	}
 	if l.stale(start, c, s) {
