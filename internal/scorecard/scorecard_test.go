@@ -19,15 +19,15 @@ var notYet = map[string]floor{
 	"announced": {0.1, 0.985},
 	"rounded":   {2, 0.97},
 	"epoch":     {0.2, 0.98},
-	"policies":  {2, 0.97},
+	"policies":  {3, 0.97},
 	"sparse":    {25, 0.94},
-	"refusals":  {8, 0.88},
-	"silent":    {20, 0.80},
+	"refusals":  {12, 0.88},
+	"silent":    {25, 0.80},
 	"foreign":   {4, 0.95},
-	"four":      {12, 0.95},
-	"change":    {2, 0.95},
-	"cold":      {3, 0.97},
-	"outage":    {30, 0.97},
+	"four":      {25, 0.94},
+	"change":    {3, 0.94},
+	"cold":      {5, 0.97},
+	"outage":    {50, 0.96},
 }
 
 // TestScoreCard plays a part of every row's conditions and holds heed to the
