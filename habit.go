@@ -48,14 +48,35 @@ func (h *habit) missed() { h.silent++ }
 func (h *habit) broken(now time.Time, p *Policy) bool {
 	window, most := p.Window, 2*h.usual
 	orDefault(&window, windowless)
-	if h.most < p.Quota/2 {
+	if h.late(p) {
 		most += int(min(p.Quota, math.MaxInt32))
 	}
 	return now.Sub(h.last) > window && h.silent > most
 }
 
+// late reports whether the policy is only announced when little is left.
+func (h *habit) late(p *Policy) bool { return h.most < p.Quota/2 }
+
 // faded reports whether an announced policy no longer holds: nothing is heard
-// of it against the origin's habit, and no word of it binds any more.
+// of it against the origin's habit, and no word of it binds any more. One that
+// is only announced when little is left may be kept to so well that it never is:
+// before it fades, a little more than the quota is tried, and more than that, up to
+// twice as much. As long as it holds, the origin will speak up before it refuses.
 func (s *slot) faded(now time.Time) bool {
-	return s.source == SourceAnnounced && s.habit.broken(now, &s.terms) && !now.Before(s.ledger.until())
+	if s.source != SourceAnnounced || !s.habit.broken(now, &s.terms) || now.Before(s.ledger.until()) {
+		return false
+	}
+	if q := s.policy.Quota; s.habit.late(&s.policy) && s.terms.Quota < 2*q {
+		s.terms.Quota += max(q/10, 1)
+		s.habit.last, s.habit.silent = now, 0
+		return false
+	}
+	return true
+}
+
+// heard ends the trying of more than the quota: the policy holds.
+func (s *slot) heard() {
+	if s.policy.Quota > 0 {
+		s.terms.Quota = s.policy.Quota
+	}
 }

@@ -155,6 +155,7 @@ func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement, fir
 		if s == nil {
 			continue
 		}
+		s.heard()
 		s.habit.said(now)
 		s.habit.left(lim.Remaining, a.Refused, made)
 		told = told || lim.Remaining >= 0
