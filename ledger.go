@@ -223,7 +223,7 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 		}
 		return room
 	case l.stated && l.shape == shapeRefill:
-		return min(l.left+int64(now.Sub(l.said).Seconds()*l.refill(p)), p.Quota)
+		return min(l.left+int64(now.Sub(l.said).Seconds()*l.refill(now, p)), p.Quota)
 	case l.stated && l.othersSeen && p.Quota >= shareable:
 		return l.shared(now)
 	case l.stated:
@@ -275,7 +275,7 @@ func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Tim
 		if pressed { // the last unit stays, for its answer would stop all for a while
 			n++
 		}
-		return l.said.Add(time.Duration(float64(n-l.left)/l.refill(p)*1e9) + 1), true
+		return l.said.Add(time.Duration(float64(n-l.left)/l.refill(now, p)*1e9) + 1), true
 	}
 	if room >= n {
 		return l.lastUnit(now, p), true
@@ -323,10 +323,11 @@ func (l *ledger) foreignNow(now time.Time, p *Policy) int64 {
 }
 
 // refill is how many units a second come back for certain where they come
-// back steadily: most of what came back lately, or of the policy's own rate.
-func (l *ledger) refill(p *Policy) float64 {
+// back steadily: most of what came back lately, or of the policy's own rate where
+// nothing has been heard for a window.
+func (l *ledger) refill(now time.Time, p *Policy) float64 {
 	r := float64(p.Quota) / p.Window.Seconds()
-	if l.regained > 0 {
+	if l.regained > 0 && now.Sub(l.said) < p.Window {
 		r = min(r, l.regained)
 	}
 	return trust * r
