@@ -423,19 +423,11 @@ func (l *ledger) adopt(now time.Time, accepted, remaining int64, p *Policy) {
 }
 
 // settle closes a request's account without news: its answer said nothing
-// of this policy, or none will come.
+// of this policy, or none will come. What it took comes back by so much sooner
+// as the next request may go.
 func (l *ledger) settle(now, start time.Time, c *charge, p *Policy) {
 	l.own.done(now.Add(-min(l.ahead, now.Sub(start))), start, c.n, p.Quota, p.Window)
 	l.answered += c.n
-}
-
-// that was on its way back, and the request that takes it next will be on its
-// way there. The time of two units is left, lest each answer says that nothing is.
-func (l *ledger) leeway(p *Policy) time.Duration {
-	if p.Quota == 0 {
-		return 0
-	}
-	return max(l.quickest-2*p.Window/time.Duration(p.Quota), 0)
 }
 
 // anew forgets what was said of another quota, so that the next word counts
