@@ -1,0 +1,170 @@
+package heed
+
+import "time"
+
+// until returns the instant at which what is known of this epoch runs out;
+// zero where nothing says when. The reset was named by an answer that was on its
+// way back, and the request that goes next will be on its way there: both
+// together take no less than the quickest round trip. Where an answer said that
+// nothing is left, its own word counts.
+func (l *ledger) until() time.Time {
+	if l.opens.IsZero() {
+		return l.closed
+	}
+	return latest(l.opens.Add(-l.ahead), l.closed)
+}
+
+// turn begins a new epoch where the present one is over. It reports whether
+// requests that go now need to be confirmed by answers first: after a stop,
+// or where the quota is unknown.
+func (l *ledger) turn(now time.Time, p *Policy) (probe bool) {
+	until := l.until()
+	if until.IsZero() || now.Before(until) {
+		return false
+	}
+	if l.flows() && (l.stated || l.shape == shapeSliding) { // nothing turns
+		l.earliest, l.opens, l.closed = time.Time{}, time.Time{}, time.Time{}
+		return false
+	}
+	stopped := l.stated && l.left <= 0 || !l.closed.IsZero()
+	l.compare(p)
+	l.epoch++
+	l.last = until
+	l.fresh, l.stated, l.left, l.inEpoch = stopped, false, 0, 0
+	l.earliest, l.opens, l.closed = time.Time{}, time.Time{}, time.Time{}
+	return stopped || p.Quota == 0
+}
+
+// compare finds out whether a window begins with the first request in it: then
+// each begins later than the one before and its length say, by a round trip at
+// least. By the clock they only seem to, by less than what resets are rounded to.
+func (l *ledger) compare(p *Policy) {
+	if l.opens.IsZero() || l.inferred > 0 || p.Window <= 0 {
+		return
+	}
+	if gap := l.opens.Sub(l.previous); l.anchor.IsZero() || gap > 3*p.Window/2 || gap < p.Window/2 {
+		l.anchor, l.turns = l.opens, 0
+	} else {
+		l.turns++
+	}
+	l.previous = l.opens
+	if l.opens.Sub(l.anchor) > l.turns*p.Window+l.grain+2*l.quickest {
+		l.byUse = true
+	}
+}
+
+// sparing reports whether the last unit of a window is better left: its answer
+// would say that nothing is left, and the next request then begins the next window
+// a round trip later than one that nothing holds.
+func (l *ledger) sparing(p *Policy) bool {
+	return l.byUse && l.ahead > 0
+}
+
+// lastUnit returns when the last unit of an epoch is best sent while others
+// wait behind it. Its answer will say that nothing is left, and no request
+// may start before the reset it names, which is rounded to whole seconds: so
+// it is sent when that rounding will cost nothing, a whole number of grains
+// before the reset, or where it is too late for that not in this epoch.
+func (l *ledger) lastUnit(now time.Time, p *Policy) time.Time {
+	reset := l.opens
+	if l.shape == shapeSliding {
+		if at, ok := l.own.back(now, 1, p.Window); ok {
+			reset = at
+		}
+	}
+	switch {
+	case l.sparing(p) && !l.flows():
+		return latest(l.until(), now)
+	case l.shape == shapeSliding && (l.down || l.ahead > 0): // rounding always costs
+		return latest(reset, now)
+	}
+	ahead := reset.Sub(now) - l.quickest
+	if l.grain <= 0 || reset.Sub(now) <= 0 || p.Window > 0 && p.Quota*int64(l.grain) < int64(p.Window) {
+		return now
+	}
+	late := l.grain - ahead%l.grain // since the latest such instant
+	switch {
+	case late <= l.grain/20 && ahead+late >= l.grain: // timers are never quite on time
+		return now
+	case ahead < l.grain:
+		return reset
+	}
+	return now.Add(ahead % l.grain)
+}
+
+// close lets nothing start before an answer's receipt plus the wait it named.
+func (l *ledger) close(now time.Time, wait, atMost time.Duration) {
+	l.closed = latest(l.closed, now.Add(min(wait, atMost)))
+}
+
+// noticeReset notices that the window has turned before the reset that was
+// taken for its end: more is left than can have been, and another reset is named,
+// later by more than has passed since the last word. A bucket that refills
+// names no such leaps.
+func (l *ledger) noticeReset(now, start time.Time, c *charge, p *Policy, s statement) {
+	named := l.named
+	if s.remaining > 0 { // else a bucket names the next unit, not when it is full
+		l.named = now.Add(s.reset)
+	}
+	leap := start.Add(s.reset - s.resolution).Sub(named)
+	if !l.stated || s.remaining <= l.most || named.IsZero() || leap <= now.Sub(l.said) || leap < p.Window/2 {
+		return
+	}
+	switch l.shape {
+	case shapeSliding:
+		return // learnShape knows better
+	case shapeRefill:
+		if s.remaining-l.most < p.Quota/4 { // what has come back steadily, and a new count begins
+			return
+		}
+		l.shape, l.fillsUp = shapeReset, false
+	}
+	l.gains = 0
+	l.epoch++
+	c.epoch = l.epoch
+	l.last = latest(l.last, start)
+	l.fresh, l.stated, l.left, l.inEpoch = true, false, 0, l.sent-c.answered
+	l.earliest, l.opens, l.closed = time.Time{}, time.Time{}, time.Time{}
+}
+
+// hearReset narrows down when the reset is. An origin may have rounded it up
+// or down by s.resolution and have stamped it at any time since start; of
+// several answers about one reset the earliest instant named stands. It is
+// taken to round up until it is caught rounding down.
+func (l *ledger) hearReset(now, start time.Time, s statement) {
+	named := now.Add(s.reset)
+	if l.down {
+		named = named.Add(s.resolution)
+	}
+	earliest := start.Add(s.reset - s.resolution)
+	switch {
+	case l.opens.IsZero(), earliest.After(l.opens), named.Before(l.earliest): // another reset
+		l.opens, l.earliest = named, earliest
+		return
+	}
+	if named.Before(l.opens) {
+		l.opens = named
+	}
+	if earliest.After(l.earliest) {
+		l.earliest = earliest
+	}
+}
+
+// stale reports whether an answer belongs to an epoch that is over: it was
+// sent in one, and the reset it names is not clearly a later one.
+func (l *ledger) stale(start time.Time, c *charge, s statement) bool {
+	if c.epoch == l.epoch || l.flows() {
+		return false
+	}
+	if s.reset < 0 || l.last.IsZero() {
+		return true
+	}
+	return !start.Add(s.reset - s.resolution).After(l.last)
+}
+
+// turnedTooSoon reports whether a refusal shows that the epoch was begun
+// before the origin's window had turned: it still names the old reset.
+func (l *ledger) turnedTooSoon(now time.Time, c *charge, p *Policy, s statement) bool {
+	return !l.down && s.resolution > 0 && s.reset >= 0 && c.epoch == l.epoch && !l.last.IsZero() &&
+		now.Sub(l.last) < 2*s.resolution+p.Window/10 && now.Add(s.reset).Sub(l.last) < max(2*s.resolution, p.Window/2)
+}

@@ -1,0 +1,93 @@
+package heed
+
+import (
+	"math"
+	"time"
+)
+
+// othersMatter is the share of a quota below which what others use of it is
+// not worth making way for.
+const othersMatter = 0.02
+
+// shareable is the quota from which on one unit that is left over matters less
+// than that several go for it at once.
+const shareable = 20
+
+// noticeOthers notices that less is left than this process can have left: others
+// use the quota too. How much is followed over half a window.
+func (l *ledger) noticeOthers(now time.Time, p *Policy, c *charge, r int64) {
+	d := now.Sub(l.said)
+	if c.sent < l.saidOf || d <= 0 {
+		return
+	}
+	if l.shape == shapeSliding {
+		l.othersSeen = float64(l.foreign) > float64(p.Quota)*othersMatter
+		return
+	}
+	span := p.Window / 2
+	if span <= 0 {
+		span = defaultMinBackoff
+	}
+	seen := float64(max(l.left-r-l.noise(c, p), 0)) / d.Seconds()
+	weight := -math.Expm1(-d.Seconds() / span.Seconds())
+	l.others += (seen - l.others) * weight
+	if end := l.until(); end.After(now) && l.left > 0 {
+		l.appetite += (seen*end.Sub(l.said).Seconds()/float64(l.left) - l.appetite) * weight
+	}
+	if float64(p.Quota)*othersMatter > l.others*2*span.Seconds() {
+		l.othersSeen = false
+	} else if seen > 0 {
+		l.othersSeen = true
+	}
+}
+
+// noise is by how much what is said can differ from what was reckoned with though
+// nobody else uses the quota: what a body costs is an estimate until it is over.
+func (l *ledger) noise(c *charge, p *Policy) int64 {
+	if p.Unit == UnitContentBytes {
+		return max(c.n, l.own.inFlight)
+	}
+	return 0
+}
+
+// shared returns what is left of a window that others use too: less than was
+// said, for they have gone on since, the more the more was left. Where they are
+// after all they can get, the last unit is the one that several go for.
+func (l *ledger) shared(now time.Time) int64 {
+	left := float64(l.left)
+	if end := l.until(); left > 0 && end.After(now) && now.After(l.said) {
+		left *= math.Pow(end.Sub(now).Seconds()/end.Sub(l.said).Seconds(), l.appetite)
+	}
+	if l.appetite < 0.5 { // they take no more than they want
+		return int64(left)
+	}
+	return int64(left) - 1
+}
+
+// seen returns how many units are left as the origin's latest word and this
+// process's own use since tell.
+func (l *ledger) seen(now time.Time, p *Policy) int64 {
+	if l.shape == shapeSliding && now.Sub(l.said) < p.Window {
+		return l.base - l.own.used(now, p.Window)
+	}
+	return l.room(now, p)
+}
+
+// reserve is how many units of a sliding window are kept for what others take
+// between an answer and the next arrival.
+func (l *ledger) reserve(now time.Time, p *Policy) int64 {
+	foreign := float64(l.foreignNow(now, p))
+	if foreign < othersMatter*float64(p.Quota) {
+		return 0
+	}
+	return 1 + int64(foreign/p.Window.Seconds()*2*l.quickest.Seconds())
+}
+
+// foreignNow is how much of a sliding window others are taken to use: nothing
+// that was seen a window ago is in it still.
+func (l *ledger) foreignNow(now time.Time, p *Policy) int64 {
+	if now.Sub(l.said) >= p.Window {
+		return 0
+	}
+	return l.foreign
+}

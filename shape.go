@@ -1,0 +1,122 @@
+package heed
+
+import "time"
+
+// A shape is how a quota comes back.
+type shape int
+
+const (
+	shapeUnknown shape = iota
+	shapeReset         // all at once
+	shapeSliding       // every unit one window after it was taken
+	shapeRefill        // steadily
+)
+
+// flows reports whether units come back one by one, so that no reset has to be
+// planned for.
+func (l *ledger) flows() bool { return l.shape == shapeSliding || l.shape == shapeRefill }
+
+// convinced is how many answers have to speak for a shape other than shapeReset.
+const convinced = 3
+
+// trust is the share of a steady refill that is counted on between answers.
+const trust = 0.9
+
+// fills reports whether the reset named is when a bucket that refills steadily
+// would be full: it says nothing then of when a window ends.
+func (s *statement) fills(p *Policy) bool {
+	if s.remaining <= 0 || s.reset < 0 || p.Quota <= 0 {
+		return false
+	}
+	full := time.Duration(float64(p.Window) * float64(p.Quota-s.remaining) / float64(p.Quota))
+	return (s.reset - full).Abs() <= s.resolution
+}
+
+// learnFill notices that resets move with what is left as they do in a bucket. A
+// window's resets fit that only where they cross it.
+func (l *ledger) learnFill(p *Policy, s *statement) {
+	switch {
+	case s.remaining <= 0 || s.reset < 0 || l.inferred > 0: // says nothing of it
+	case !s.fills(p):
+		l.streak = 0
+	case l.streak == 0:
+		l.streak, l.lowest, l.highest = 1, s.remaining, s.remaining
+	default:
+		l.streak++
+		l.lowest, l.highest = min(l.lowest, s.remaining), max(l.highest, s.remaining)
+		moved := time.Duration(float64(p.Window) * float64(l.highest-l.lowest) / float64(p.Quota))
+		if l.streak >= convinced && moved >= p.Window/4 && moved > 2*s.resolution+s.resolution/4 { // more than rounding can hide
+			l.shape, l.fillsUp = shapeRefill, true
+		}
+	}
+}
+
+// learnShape finds out how the quota comes back, from what the answer to c
+// says is left, and how much of a sliding window others use.
+func (l *ledger) learnShape(now, start time.Time, c *charge, p *Policy, r int64, refused bool) {
+	if l.shape == shapeReset || l.shape == shapeRefill || p.Window <= 0 || p.Quota <= 0 || refused {
+		return
+	}
+	// If the window slides, what was answered before c went, and less than a
+	// window ago for certain, is counted in what c's answer says …
+	window := p.Window
+	window -= l.inferred
+	counted := l.own.between(now.Add(-window), start)
+	if r > p.Quota-counted-c.n {
+		l.shape, l.fits, l.foreign = shapeReset, 0, 0
+		return
+	}
+	// … and no more of this process than was in use, and went since.
+	used := c.used + l.sent - c.sent
+	if seen := max(p.Quota-used-r, 0); seen >= l.foreign {
+		l.foreign = seen
+	} else {
+		l.foreign -= (l.foreign - seen + 7) / 8 // it is a lower bound: do not forget it at once
+	}
+	// Only where a reset would show does it speak for sliding that none does.
+	if c.epoch == 0 || counted < 2 || counted < p.Quota/10 {
+		return
+	}
+	if l.fits++; l.fits >= convinced {
+		l.shape = shapeSliding
+	}
+}
+
+// learnRefill notices that more is left than can have been left of what was
+// said before, though no reset has passed.
+func (l *ledger) learnRefill(p *Policy, least int64) {
+	if least <= l.most || l.shape != shapeReset || p.Window <= 0 || p.Quota <= 0 {
+		return
+	}
+	if l.gains++; l.gains >= convinced {
+		l.shape = shapeRefill
+	}
+}
+
+// refill is how many units a second come back for certain where they come
+// back steadily: most of what came back lately, or of the policy's own rate where
+// nothing has been heard for a window.
+func (l *ledger) refill(now time.Time, p *Policy) float64 {
+	r := float64(p.Quota) / p.Window.Seconds()
+	if l.regained > 0 && now.Sub(l.said) < p.Window {
+		r = min(r, l.regained)
+	}
+	return trust * r
+}
+
+// measureRefill follows how fast units come back: what is left more than it
+// was, and what was used meanwhile, over a tenth of a window.
+func (l *ledger) measureRefill(now time.Time, p *Policy, r int64) {
+	d := now.Sub(l.markedAt)
+	if d < p.Window/10 {
+		return
+	}
+	used := l.answered - l.markedUse
+	if got := float64(r-l.markedLeft+used) / d.Seconds(); d < p.Window && got > 0 {
+		if l.regained == 0 {
+			l.regained = got
+		}
+		l.regained += (got - l.regained) / 4
+	}
+	l.markedAt, l.markedLeft, l.markedUse = now, r, l.answered
+}
