@@ -258,6 +258,10 @@ const (
 // to fit; nil where there are too many.
 func (p *partition) announced(now time.Time, pol Policy, bucket string) *slot {
 	s := p.slotIn(bucket, pol.Name, pol.PartitionKey)
+	if s != nil && s.said.Unit != pol.Unit { // its books are in another unit
+		p.dropSlot(s)
+		s = nil
+	}
 	switch {
 	case s == nil && !p.hasRoom(now, bucket):
 		return nil
@@ -270,6 +274,7 @@ func (p *partition) announced(now time.Time, pol Policy, bucket string) *slot {
 		s.said = pol
 		s.resize(pol)
 	default:
+		s.heard()
 		s.habit.said(now)
 		return s
 	}

@@ -111,6 +111,11 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 			if at, known = s.probe(at, o.limits.MaxRetryAfter); held.After(now) && at.Before(held) {
 				p.cut(now, s)
 			}
+			if next := p.lastStart.Add(p.patience()); !known && held.After(at) { // one that hangs stops nobody
+				if known = !now.Before(next); !known {
+					v.again = latest(v.again, latest(at, next))
+				}
+			}
 		}
 		if known {
 			v.hold(at, CausePolicy, s.policy.Name)

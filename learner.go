@@ -83,6 +83,10 @@ func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 	l.took(now.Sub(pm.start))
 	l.healthy.add(pm.path)
 	l.sick.remove(pm.path)
+	if l.blocked && pm.waited == 0 && pm.start.Sub(latest(l.refused, l.began)) > idleGap { // nobody asked: when it reopened nobody knows
+		l.blocked, l.testing = false, false
+		l.begin(pm.start)
+	}
 	if l.blocked && (pm.doubted || pm.start.After(l.began)) {
 		p.learnReopened(now, pm.start)
 	}
@@ -121,7 +125,7 @@ func (l *learner) prove() {
 		return
 	}
 	if l.proven = l.kept.pace; l.proven > l.low {
-		l.low, l.from = min(l.proven, l.high), l.pressed
+		l.low, l.high, l.from = l.proven, max(l.high, l.proven), l.pressed
 	}
 	l.kept = stretch{l.pressed, l.pace()}
 }

@@ -36,6 +36,7 @@ type ledger struct {
 	anchor   time.Time     // … and that of an epoch some …
 	turns    time.Duration // … resets before
 	byUse    bool          // a window begins with the first request in it
+	gap      time.Duration // between resets, where it is much shorter than the window inferred
 	inferred time.Duration // by how much the window may be too long, where it is one inferred from resets
 	grain    time.Duration // what resets are rounded to
 	down     bool          // the origin was caught rounding resets down
@@ -146,6 +147,8 @@ func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Tim
 	switch {
 	case now.Before(l.closed):
 		at = l.closed // even where less would do
+	case at.IsZero() && l.stated && !l.flows() && p.Window > 0:
+		return l.said.Add(p.Window), true // what was said then is over by then
 	case l.shape == shapeSliding, at.IsZero() && !l.stated && p.Window > 0:
 		if at, known = l.own.back(now, n-room, p.Window); !known && l.own.inFlight == 0 {
 			return now, true // others hold it all: see what the origin says
@@ -216,7 +219,7 @@ func (l *ledger) settle(now, start time.Time, c *charge, p *Policy) {
 // anew forgets what was said of another quota, so that the next word counts
 // by itself.
 func (l *ledger) anew() {
-	l.stated, l.fresh, l.left, l.inEpoch = false, true, 0, 0
+	l.stated, l.left = false, 0
 	l.others, l.appetite, l.othersSeen, l.foreign = 0, 0, false, 0
 }
 
@@ -287,7 +290,10 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	if c.sent >= l.saidOf && p.Window > 0 {
 		l.base = (r+least)/2 + l.own.used(now, p.Window)
 	}
-	l.stated, l.said, l.saidOf = true, now, max(l.saidOf, c.sent)
+	if !l.stated || !l.flows() || c.sent >= l.saidOf {
+		l.said = now
+	}
+	l.stated, l.saidOf = true, max(l.saidOf, c.sent)
 	if r > 0 {
 		l.blind = 0
 		return capped

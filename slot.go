@@ -64,6 +64,9 @@ func newSlot(p Policy, s Source) *slot {
 // resize changes a slot's quota and window while its books go on.
 func (s *slot) resize(p Policy) {
 	known := s.terms.Window
+	if p.Quota == 0 {
+		s.ledger.shape = shapeUnknown // there is no telling what comes back of nothing
+	}
 	if s.terms.Quota > 0 && s.terms.Quota != p.Quota {
 		s.ledger.anew()
 	}

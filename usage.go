@@ -39,7 +39,7 @@ func (u *usage) done(now, start time.Time, n, quota int64, window time.Duration)
 	if k := len(u.log); k > 0 {
 		l := &u.log[k-1]
 		now = latest(now, l.last)
-		if now.Equal(l.last) || quota > exactUnits && now.Sub(l.first) <= window/exactUnits {
+		if now.Equal(l.last) || (quota <= 0 || quota > exactUnits || len(u.log) > 2*exactUnits) && now.Sub(l.first) <= window/exactUnits {
 			l.last, l.n = now, l.n+n
 			if start.Before(l.sent) {
 				l.sent = start

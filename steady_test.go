@@ -1,0 +1,160 @@
+package heed_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heedhttp/heed"
+	"github.com/heedhttp/heed/heedtest"
+)
+
+// one sends a request and has it answered after a moment.
+func one(t *testing.T, r *heed.Registry, status int, fields ...string) {
+	t.Helper()
+	pm := acquire(t, r, request(example))
+	time.Sleep(time.Millisecond)
+	pm.Observe(answer(status, fields...))
+	pm.Release()
+}
+
+// goesWithin fails the test if the next request has to wait longer.
+func goesWithin(t *testing.T, r *heed.Registry, most time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), most)
+	defer cancel()
+	pm, err := r.Acquire(ctx, request(example))
+	if err != nil {
+		t.Fatalf("not within %v: %v", most, err)
+	}
+	pm.Observe(answer(200))
+	pm.Release()
+}
+
+func TestPolicyWhoseUnitChangesHoldsNobodyForGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{Default: unsmoothed})
+		defer r.Close()
+		one(t, r, 200, "RateLimit-Policy", `"p";q=5;w=20`, "RateLimit", `"p";r=4`)
+		a, b := acquire(t, r, request(example)), acquire(t, r, request(example))
+		a.Observe(answer(200, "RateLimit-Policy", `"p";q=5;qu="concurrent-requests"`))
+		b.Observe(answer(200))
+		a.Release()
+		b.Release()
+		one(t, r, 200, "RateLimit-Policy", `"p";q=5;w=20`, "RateLimit", `"p";r=1`)
+		one(t, r, 200) // the last
+		goesWithin(t, r, time.Minute)
+	})
+}
+
+func TestProbeThatHangsStopsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{})
+		defer r.Close()
+		one(t, r, 200, "RateLimit-Policy", `"p";q=10;w=999999`, "RateLimit", `"p";r=0;t=999999`)
+		defer acquire(t, r, request(example)).Release() // an hour later, at the cap on waits, and no answer
+		goesWithin(t, r, time.Minute)
+	})
+}
+
+func TestRequestThatHangsStopsNobodyWhereNoResetIsNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{Default: unsmoothed})
+		defer r.Close()
+		one(t, r, 200, "RateLimit-Policy", `"p";q=10;w=60`, "RateLimit", `"p";r=9`)
+		defer acquire(t, r, request(example)).Release()
+		for range 30 {
+			goesWithin(t, r, 2*time.Minute)
+		}
+	})
+}
+
+func TestQuotasThatAlternateAreEachKeptTo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{Default: unsmoothed})
+		defer r.Close()
+		n := 0
+		for ; n < 100; n++ {
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			pm, err := r.Acquire(ctx, request(example))
+			cancel()
+			if err != nil {
+				break
+			}
+			pm.Observe(answer(200, "RateLimit-Policy", fmt.Sprintf(`"p";q=%d;w=60`, 10+n%2)))
+			pm.Release()
+		}
+		if n > 12 {
+			t.Errorf("%d within half a minute of quotas of 10 and 11", n)
+		}
+	})
+}
+
+// One answer that names a reset an hour off makes no window of an hour.
+func TestWindowThatWasInferredTooLongIsShortened(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{})
+		defer r.Close()
+		began, used, window, n := time.Now(), 0, 0, 0
+		for time.Since(began) < 3*time.Hour {
+			pm := acquire(t, r, request(example))
+			time.Sleep(20 * time.Millisecond)
+			at := int(time.Since(began) / time.Second)
+			if at/60 != window {
+				window, used = at/60, 0
+			}
+			used++
+			reset := 60 - at%60
+			if n++; n == 1 {
+				reset = 3600
+			}
+			pm.Observe(answer(200, "X-RateLimit-Limit", "60", "X-RateLimit-Remaining", fmt.Sprint(60-used), "X-RateLimit-Reset", fmt.Sprint(reset)))
+			pm.Release()
+			time.Sleep(2 * time.Second)
+		}
+		if n < 4000 {
+			t.Errorf("%d requests in three hours, though one every two seconds is half of what is allowed", n)
+		}
+	})
+}
+
+// When an origin accepts again after a refusal is not known where nobody asks.
+func TestTimeInWhichNobodyAsksIsNoMeasureOfALimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{})
+		defer r.Close()
+		for range 15 {
+			one(t, r, 200)
+		}
+		one(t, r, 429)
+		time.Sleep(50 * time.Minute)
+		began := time.Now()
+		for range 20 {
+			one(t, r, 200)
+		}
+		if d := time.Since(began); d > time.Minute {
+			t.Errorf("twenty requests took %v", d)
+		}
+	})
+}
+
+// A hidden limit that is raised is found, if slowly.
+func TestLearnedRateRisesWithTheLimit(t *testing.T) {
+	var before, after int64
+	policies := []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}
+	load{heedtest.Config{Algorithm: heedtest.TokenBucket, Dialect: heedtest.Silent, Policies: policies, Latency: heedtest.RoundTrip(20 * time.Millisecond)}, 16, 720,
+		func(o *heedtest.Origin, _ *heed.Registry) {
+			time.Sleep(5 * time.Minute)
+			before = o.Tally().Accepted
+			o.SetPolicies(heedtest.Policy{Quota: 5000, Window: 5 * time.Second})
+			time.Sleep(50 * time.Minute)
+			after = o.Tally().Accepted
+			time.Sleep(5 * time.Minute)
+			after = o.Tally().Accepted - after
+		}}.play(t)
+	if after < 2*before {
+		t.Errorf("%d accepted in five minutes, %d an hour after the limit was raised a hundredfold", before, after)
+	}
+}
