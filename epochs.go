@@ -44,11 +44,7 @@ func (l *ledger) turn(now time.Time, p *Policy) (probe bool) {
 // each begins later than the one before and its length say, by a round trip at
 // least. By the clock they only seem to, by less than what resets are rounded to.
 func (l *ledger) compare(p *Policy) {
-	if l.opens.IsZero() || p.Window <= 0 {
-		return
-	}
-	if l.inferred > 0 {
-		l.shorten(p)
+	if l.opens.IsZero() || l.inferred > 0 || p.Window <= 0 {
 		return
 	}
 	if gap := l.opens.Sub(l.previous); l.anchor.IsZero() || gap > 3*p.Window/2 || gap < p.Window/2 {
@@ -59,22 +55,6 @@ func (l *ledger) compare(p *Policy) {
 	l.previous = l.opens
 	if l.opens.Sub(l.anchor) > l.turns*p.Window+l.grain+2*l.quickest {
 		l.byUse = true
-	}
-}
-
-// shorten makes an inferred window as long as the longer of two times in a row
-// between resets, where those are much shorter: the wait it was inferred from was
-// an exception.
-func (l *ledger) shorten(p *Policy) {
-	gap := l.opens.Sub(l.previous)
-	l.previous = l.opens
-	switch {
-	case gap > p.Window/2:
-		l.gap = 0
-	case l.gap == 0:
-		l.gap = gap
-	default:
-		p.Window, l.gap = max(l.gap, gap), 0
 	}
 }
 

@@ -36,7 +36,6 @@ type ledger struct {
 	anchor   time.Time     // … and that of an epoch some …
 	turns    time.Duration // … resets before
 	byUse    bool          // a window begins with the first request in it
-	gap      time.Duration // between resets, where it is much shorter than the window inferred
 	inferred time.Duration // by how much the window may be too long, where it is one inferred from resets
 	grain    time.Duration // what resets are rounded to
 	down     bool          // the origin was caught rounding resets down

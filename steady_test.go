@@ -92,34 +92,6 @@ func TestQuotasThatAlternateAreEachKeptTo(t *testing.T) {
 	})
 }
 
-// One answer that names a reset an hour off makes no window of an hour.
-func TestWindowThatWasInferredTooLongIsShortened(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRegistry(t, heed.Config{})
-		defer r.Close()
-		began, used, window, n := time.Now(), 0, 0, 0
-		for time.Since(began) < 3*time.Hour {
-			pm := acquire(t, r, request(example))
-			time.Sleep(20 * time.Millisecond)
-			at := int(time.Since(began) / time.Second)
-			if at/60 != window {
-				window, used = at/60, 0
-			}
-			used++
-			reset := 60 - at%60
-			if n++; n == 1 {
-				reset = 3600
-			}
-			pm.Observe(answer(200, "X-RateLimit-Limit", "60", "X-RateLimit-Remaining", fmt.Sprint(60-used), "X-RateLimit-Reset", fmt.Sprint(reset)))
-			pm.Release()
-			time.Sleep(2 * time.Second)
-		}
-		if n < 4000 {
-			t.Errorf("%d requests in three hours, though one every two seconds is half of what is allowed", n)
-		}
-	})
-}
-
 // When an origin accepts again after a refusal is not known where nobody asks.
 func TestTimeInWhichNobodyAsksIsNoMeasureOfALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
