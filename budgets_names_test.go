@@ -151,3 +151,19 @@ func TestLimitersOfAnApplicationHoldTheirOwnPart(t *testing.T) {
 		}
 	})
 }
+
+// A policy may name a partition key where the limit beside it does not.
+func TestLimitWithoutAPartitionKeyIsOfThePolicyBesideIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{Default: unsmoothed})
+		defer r.Close()
+		for range 3 {
+			pm := acquire(t, r, request(example))
+			pm.Observe(answer(200, "RateLimit-Policy", `"p";q=50;w=5;pk=:MTJj:`, "RateLimit", `"p";r=49;t=5`))
+			pm.Release()
+		}
+		if p := r.Snapshot()[0].Partitions[0].Policies; len(p) != 1 || p[0].Remaining != 49 {
+			t.Errorf("%+v, want one policy with 49 left", p)
+		}
+	})
+}

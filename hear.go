@@ -147,7 +147,7 @@ func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement, fir
 			buckets = append(buckets, name)
 		}
 		bucket := p.origin.ownBuckets(name, pm.path)
-		s := p.limited(bucket, &lim)
+		s := p.limited(now, bucket, &lim)
 		made := s == nil || s.habit.last.Equal(now) && s.ledger.said.IsZero()
 		if s == nil {
 			s = p.announced(now, Policy{Name: lim.Policy, Unit: cmp.Or(lim.Unit, UnitRequests), PartitionKey: lim.PartitionKey}, bucket)
@@ -169,12 +169,20 @@ func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement, fir
 
 // limited returns the slot that a service limit of a budget is about, nil where
 // there is none.
-func (p *partition) limited(bucket string, lim *ServiceLimit) *slot {
+func (p *partition) limited(now time.Time, bucket string, lim *ServiceLimit) *slot {
 	s := p.slotIn(bucket, lim.Policy, lim.PartitionKey)
-	if s == nil && lim.PartitionKey != "" {
-		s = p.slotIn("", lim.Policy, "") // the policy names no partition key
+	switch {
+	case s != nil:
+		return s
+	case lim.PartitionKey != "": // the policy names no partition key
+		return p.slotIn("", lim.Policy, "")
 	}
-	return s
+	for _, s := range p.slots { // the policy beside it names one, as express-rate-limit does
+		if s.source == SourceAnnounced && s.policy.Name == lim.Policy && s.bucketName == bucket && s.habit.last.Equal(now) {
+			return s
+		}
+	}
+	return nil
 }
 
 // hearLimit takes in what an answer says of one slot. known: it is in the dialect

@@ -114,11 +114,11 @@ func hintOf(a *Announcement, ignoreFields bool) time.Duration {
 // hintBeside is hintOf for those limits that no ledger keeps to: what they
 // count, nobody on this side can count, or it has no window, or the request
 // refused was said not to cost any.
-func (p *partition) hintBeside(pm *Permit, a *Announcement) time.Duration {
+func (p *partition) hintBeside(now time.Time, pm *Permit, a *Announcement) time.Duration {
 	var hint time.Duration
 	for i := range a.Limits {
 		l := &a.Limits[i]
-		if s := p.limited(p.bucketOf(pm, a, l.Policy, l.PartitionKey), l); l.Remaining == 0 && (s == nil || !s.closes() || pm.free(s.policy.Unit)) {
+		if s := p.limited(now, p.bucketOf(pm, a, l.Policy, l.PartitionKey), l); l.Remaining == 0 && (s == nil || !s.closes() || pm.free(s.policy.Unit)) {
 			hint = max(hint, l.Reset)
 		}
 	}
@@ -131,7 +131,7 @@ func (p *partition) hintBeside(pm *Permit, a *Announcement) time.Duration {
 func (p *partition) refusedUntil(now time.Time, pm *Permit, hint time.Duration, fresh, whole bool, inARow int, a *Announcement, l, counted *lane) {
 	o := p.origin
 	if a.RetryAfter <= 0 && !whole && !a.Global {
-		if hint = p.hintBeside(pm, a); hint <= 0 {
+		if hint = p.hintBeside(now, pm, a); hint <= 0 {
 			return // the ledgers have it from the fields
 		}
 	}
