@@ -20,8 +20,7 @@ func (l *ledger) until() time.Time {
 func (l *ledger) turn(now time.Time, p *Policy) (probe bool) {
 	until := l.until()
 	if until.IsZero() && l.stated && !l.flows() && p.Window > 0 && now.Sub(l.said) >= p.Window {
-		l.epoch++ // no reset was named, but what was said then is over
-		l.fresh, l.stated, l.left, l.inEpoch = false, false, 0, 0
+		l.begin(false, 0) // no reset was named, but what was said then is over
 		return false
 	}
 	if until.IsZero() || now.Before(until) {
@@ -33,11 +32,17 @@ func (l *ledger) turn(now time.Time, p *Policy) (probe bool) {
 	}
 	stopped := l.stated && l.left <= 0 || !l.closed.IsZero()
 	l.compare(p)
-	l.epoch++
 	l.last = until
-	l.fresh, l.stated, l.left, l.inEpoch = stopped, false, 0, 0
-	l.earliest, l.opens, l.closed = time.Time{}, time.Time{}, time.Time{}
+	l.begin(stopped, 0)
 	return stopped || p.Quota == 0
+}
+
+// begin begins an epoch of which nothing has been said, and to which so many of
+// the units sent may belong; fresh: its quota is presumed whole.
+func (l *ledger) begin(fresh bool, sent int64) {
+	l.epoch++
+	l.fresh, l.stated, l.left, l.inEpoch = fresh, false, 0, sent
+	l.earliest, l.opens, l.closed = time.Time{}, time.Time{}, time.Time{}
 }
 
 // compare finds out whether a window begins with the first request in it: then
@@ -61,9 +66,7 @@ func (l *ledger) compare(p *Policy) {
 // sparing reports whether the last unit of a window is better left: its answer
 // would say that nothing is left, and the next request then begins the next window
 // a round trip later than one that nothing holds.
-func (l *ledger) sparing(p *Policy) bool {
-	return l.byUse && l.ahead > 0
-}
+func (l *ledger) sparing() bool { return l.byUse && l.ahead > 0 && !l.flows() }
 
 // lastUnit returns when the last unit of an epoch is best sent while others
 // wait behind it. Its answer will say that nothing is left, and no request
@@ -78,7 +81,7 @@ func (l *ledger) lastUnit(now time.Time, p *Policy) time.Time {
 		}
 	}
 	switch {
-	case l.sparing(p) && !l.flows():
+	case l.sparing():
 		return latest(l.until(), now)
 	case l.shape == shapeSliding && (l.down || l.ahead > 0): // rounding always costs
 		return latest(reset, now)
@@ -125,11 +128,9 @@ func (l *ledger) noticeReset(now, start time.Time, c *charge, p *Policy, s state
 		l.shape, l.fillsUp = shapeReset, false
 	}
 	l.gains = 0
-	l.epoch++
-	c.epoch = l.epoch
 	l.last = latest(l.last, start)
-	l.fresh, l.stated, l.left, l.inEpoch = true, false, 0, l.sent-c.answered
-	l.earliest, l.opens, l.closed = time.Time{}, time.Time{}, time.Time{}
+	l.begin(true, l.sent-c.answered)
+	c.epoch = l.epoch
 }
 
 // hearReset narrows down when the reset is. An origin may have rounded it up

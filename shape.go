@@ -59,9 +59,7 @@ func (l *ledger) learnShape(now, start time.Time, c *charge, p *Policy, r int64,
 	}
 	// If the window slides, what was answered before c went, and less than a
 	// window ago for certain, is counted in what c's answer says …
-	window := p.Window
-	window -= l.inferred
-	counted := l.own.between(now.Add(-window), start)
+	counted := l.own.between(now.Add(l.inferred-p.Window), start)
 	if r > p.Quota-counted-c.n {
 		l.shape, l.fits, l.foreign = shapeReset, 0, 0
 		return
