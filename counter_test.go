@@ -1,6 +1,7 @@
 package heed_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -34,4 +35,20 @@ func TestOneGoesFirstAfterABucketWasEmpty(t *testing.T) {
 	if tally.Refused > 1 {
 		t.Errorf("%d refused, want the one that met the cut at most", tally.Refused)
 	}
+}
+
+func TestWholeBucketIsTakenThoughOthersWait(t *testing.T) {
+	policy := heedtest.Policy{Quota: 50, Window: 5 * time.Second}
+	load{heedtest.Config{Algorithm: heedtest.TokenBucket, Policies: []heedtest.Policy{policy}, Latency: heedtest.RoundTrip(5 * time.Millisecond)}, 16, 20,
+		func(_ *heedtest.Origin, r *heed.Registry) {
+			time.Sleep(10 * policy.Window)
+			ctx, cancel := context.WithTimeout(heed.WithCost(context.Background(), heed.UnitRequests, policy.Quota), 3*policy.Window)
+			defer cancel()
+			pm, err := r.Acquire(ctx, request("https://origin.test/").WithContext(ctx))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			pm.Release()
+		}}.play(t)
 }

@@ -136,11 +136,15 @@ func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Tim
 		return now, true
 	}
 	if l.shape == shapeRefill && l.stated && !now.Before(l.closed) {
-		if pressed { // the last unit stays, for its answer would stop all for a while
+		if pressed && n < p.Quota { // the last unit stays, for its answer would stop all for a while
 			n++
 		}
 		missing := float64(n) - l.refilled(now.Add(l.onTheWay()), p)
-		return now.Add(time.Duration(max(missing, 0)/l.refill(now, p)*1e9) + 1), true
+		if missing <= 0 {
+			return now, true
+		}
+		wait := min(missing/l.refill(now, p), p.Window.Seconds()) // by then more is known
+		return now.Add(time.Duration(wait*1e9) + 1), true
 	}
 	if room >= n {
 		return l.lastUnit(now, p), true
@@ -274,7 +278,7 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	l.learnShape(now, start, c, p, r, s.refused)
 	// Of the requests sent so far, those not yet answered when this one was
 	// sent may or may not be counted in what it says.
-	least := r - (l.sent - c.answered - c.n)
+	least := r - (l.sent - c.answered - c.n) - l.unread(c, p)
 	if l.learnOrder(c); l.shape == shapeRefill && l.ordered >= convinced {
 		least = r - (l.sent - c.sent)
 	}

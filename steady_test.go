@@ -3,6 +3,9 @@ package heed_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -128,5 +131,27 @@ func TestLearnedRateRisesWithTheLimit(t *testing.T) {
 		}}.play(t)
 	if after < 2*before {
 		t.Errorf("%d accepted in five minutes, %d an hour after the limit was raised a hundredfold", before, after)
+	}
+}
+
+// What an answer's own body holds, the count in its fields may lack.
+func TestBodiesOfAllSizesAreNotRefusedForTheirBytes(t *testing.T) {
+	var mu sync.Mutex
+	rng := rand.New(rand.NewPCG(1, 1))
+	window := 5 * time.Second
+	tally, _ := load{heedtest.Config{
+		Policies: []heedtest.Policy{
+			{Name: "requests", Quota: 50, Window: window},
+			{Name: "bytes", Unit: heedtest.UnitContentBytes, Quota: 395_000, Window: window},
+		},
+		Latency: heedtest.RoundTrip(5 * time.Millisecond),
+		Respond: func(w http.ResponseWriter, _ *http.Request) {
+			mu.Lock()
+			defer mu.Unlock()
+			w.Write(make([]byte, 5_000+rng.IntN(10_000)))
+		},
+	}, 16, 20, nil}.play(t)
+	if tally.Refused > 0 || tally.Accepted < 760 {
+		t.Errorf("%d accepted, %d refused, want at least 760 and none", tally.Accepted, tally.Refused)
 	}
 }
