@@ -188,6 +188,7 @@ func (p *partition) limited(now time.Time, bucket string, lim *ServiceLimit) *sl
 // hearLimit takes in what an answer says of one slot. known: it is in the dialect
 // of a service.
 func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLimit, a *Announcement, known bool) {
+	grain := lim.Resolution
 	if c := &p.origin.clock; lim.Clock && lim.Reset > 0 && !a.Date.IsZero() {
 		by := time.Duration(0)
 		lim.Reset, by = c.until(now, a.Date.Add(lim.Reset))
@@ -195,7 +196,7 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 	}
 	if lim.Reset >= 0 {
 		if s.policy.Window == 0 && lim.Remaining != 0 { // a window is as long as the longest wait for its end
-			s.infer(lim.Reset, lim.Resolution)
+			s.infer(usual(&lim, grain))
 		}
 		s.resetSaid = now.Add(min(lim.Reset, p.origin.limits.MaxRetryAfter))
 	}
@@ -232,6 +233,17 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 		}
 		s.capped = capped
 	}
+}
+
+// usual returns how long the window is taken to be at whose end a reset is
+// named, rounded to a grain either way, and how much less it can be than that: where
+// it can be a multiple of five grains, as most are, it is one.
+func usual(lim *ServiceLimit, grain time.Duration) (window, slack time.Duration) {
+	window = lim.Reset
+	if five := (lim.Reset + grain - 1).Truncate(5 * grain); five > lim.Reset-lim.Resolution {
+		window = five
+	}
+	return window, lim.Resolution + window - lim.Reset
 }
 
 // cut tells, once, that a policy holds for longer than is waited for.
