@@ -142,6 +142,9 @@ func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement, fir
 		p.announced(now, pol, p.origin.ownBuckets(name, pm.path))
 	}
 	for _, lim := range a.Limits {
+		if first && a.contradicts(&lim) {
+			continue
+		}
 		name := p.bucketNamed(pm, a, lim.Policy, lim.PartitionKey)
 		if name != "" {
 			buckets = append(buckets, name)
@@ -165,6 +168,15 @@ func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement, fir
 		p.hearLimit(now, pm, s, lim, a, a.Dialect != "" && !strings.HasPrefix(a.Dialect, "ietf-"))
 	}
 	return told, p.belongs(now, pm, a, buckets, first)
+}
+
+// contradicts reports whether an answer is accepted though it says that nothing
+// is left of a quota of 0, out of which nothing can be. Who counts requests to no
+// other end than to slow them down says so.
+func (a *Announcement) contradicts(l *ServiceLimit) bool {
+	return !a.Refused && l.Remaining == 0 && slices.ContainsFunc(a.Policies, func(p Policy) bool {
+		return p.Quota == 0 && sameUnit(p.Unit, UnitRequests) && p.Name == l.Policy && p.PartitionKey == l.PartitionKey
+	})
 }
 
 // limited returns the slot that a service limit of a budget is about, nil where
