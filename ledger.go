@@ -53,6 +53,8 @@ type ledger struct {
 	fits      int   // answers in a row that speak for a sliding window
 	gains     int   // answers that speak for a steady refill
 
+	ordered    int       // answers in a row that came in the order of their requests
+	part       float64   // of a unit that is left beside those in left, where they come back steadily
 	regained   float64   // units a second that came back lately; 0: not measured
 	markedAt   time.Time // when that was last reckoned …
 	markedLeft int64     // … what was left then …
@@ -108,7 +110,7 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 		}
 		return room
 	case l.stated && l.shape == shapeRefill:
-		return min(l.left+int64(now.Sub(l.said).Seconds()*l.refill(now, p)), p.Quota)
+		return min(int64(l.refilled(now.Add(l.onTheWay()), p)), p.Quota)
 	case l.stated && l.othersSeen && p.Quota >= shareable:
 		return l.shared(now)
 	case l.stated:
@@ -137,7 +139,8 @@ func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Tim
 		if pressed { // the last unit stays, for its answer would stop all for a while
 			n++
 		}
-		return l.said.Add(time.Duration(float64(n-l.left)/l.refill(now, p)*1e9) + 1), true
+		missing := float64(n) - l.refilled(now.Add(l.onTheWay()), p)
+		return now.Add(time.Duration(max(missing, 0)/l.refill(now, p)*1e9) + 1), true
 	}
 	if room >= n {
 		return l.lastUnit(now, p), true
@@ -272,13 +275,17 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	// Of the requests sent so far, those not yet answered when this one was
 	// sent may or may not be counted in what it says.
 	least := r - (l.sent - c.answered - c.n)
+	if l.learnOrder(c); l.shape == shapeRefill && l.ordered >= convinced {
+		least = r - (l.sent - c.sent)
+	}
 	switch {
 	case l.stated && l.flows() && c.sent < l.saidOf: // an older word than the last
 	case l.stated:
 		l.noticeOthers(now, p, c, r)
 		l.learnRefill(p, least-l.noise(c, p))
 		if l.shape == shapeRefill {
-			l.measureRefill(now, p, r)
+			l.hearRefill(now, p, c, r, least)
+			break
 		}
 		l.left, l.most = min(max(l.left, least), r), max(min(l.most, r), least)
 	case l.fresh || p.Quota == 0:

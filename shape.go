@@ -1,6 +1,9 @@
 package heed
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // A shape is how a quota comes back.
 type shape int
@@ -117,4 +120,40 @@ func (l *ledger) measureRefill(now time.Time, p *Policy, r int64) {
 		l.regained += (got - l.regained) / 4
 	}
 	l.markedAt, l.markedLeft, l.markedUse = now, r, l.answered
+}
+
+// onTheWay is how much later than the origin said what is left the next request
+// arrives there, at least, when it goes as soon as that is heard: the answer was
+// on its way back, the request will be on its way there.
+func (l *ledger) onTheWay() time.Duration {
+	if l.othersSeen {
+		return 0
+	}
+	return l.quickest
+}
+
+// refilled is what is left at an instant where units come back steadily.
+func (l *ledger) refilled(at time.Time, p *Policy) float64 {
+	return float64(l.left) + l.part + at.Sub(l.said).Seconds()*l.refill(at, p)
+}
+
+// learnOrder notices whether answers come in the order of their requests: then
+// the origin has had these in that order as well.
+func (l *ledger) learnOrder(c *charge) {
+	if l.answered == c.sent {
+		l.ordered++
+	} else {
+		l.ordered = 0
+	}
+}
+
+// hearRefill moves what is taken to be left, with what has come back since the
+// last word, to where it is between the least and the most that the answer to c
+// allows.
+func (l *ledger) hearRefill(now time.Time, p *Policy, c *charge, r, least int64) {
+	l.measureRefill(now, p, r)
+	l.most = max(r-(l.sent-c.sent), least)
+	left := min(max(l.refilled(now, p), float64(least)), float64(l.most))
+	whole := math.Floor(left)
+	l.left, l.part = int64(whole), left-whole
 }
