@@ -121,6 +121,7 @@ func (p *partition) bounded(l *lane) bool {
 // budgets it names. first: it is the answer to pm's request.
 func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement, first bool) (told bool, l *lane) {
 	var buckets []string
+	a = p.tellApart(now, pm, a)
 	if !a.Date.IsZero() {
 		p.origin.clock.hear(now, pm.start, a.Date)
 	}
@@ -207,7 +208,7 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 		lim.Resolution += by
 	}
 	if lim.Reset >= 0 {
-		if s.policy.Window == 0 && lim.Remaining != 0 { // a window is as long as the longest wait for its end
+		if s.policy.Window == 0 && (lim.Remaining != 0 || s.habit.onRefusals) { // a window is as long as the longest wait for its end
 			s.infer(usual(&lim, grain))
 		}
 		s.resetSaid = now.Add(min(lim.Reset, p.origin.limits.MaxRetryAfter))
@@ -249,10 +250,11 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 
 // usual returns how long the window is taken to be at whose end a reset is
 // named, rounded to a grain either way, and how much less it can be than that: where
-// it can be a multiple of five grains, as most are, it is one.
+// it can be a multiple of five grains, as most are, it is one, and never less than
+// a grain.
 func usual(lim *ServiceLimit, grain time.Duration) (window, slack time.Duration) {
-	window = lim.Reset
-	if five := (lim.Reset + grain - 1).Truncate(5 * grain); five > lim.Reset-lim.Resolution {
+	window = max(lim.Reset, grain)
+	if five := (lim.Reset + grain - 1).Truncate(5 * grain); five > max(lim.Reset-lim.Resolution, 0) {
 		window = five
 	}
 	return window, lim.Resolution + window - lim.Reset
