@@ -74,8 +74,10 @@ func (l *ledger) learnShape(now, start time.Time, c *charge, p *Policy, r int64,
 	} else {
 		l.foreign -= (l.foreign - seen + 7) / 8 // it is a lower bound: do not forget it at once
 	}
-	// Only where a reset would show does it speak for sliding that none does.
-	if c.epoch == 0 || counted < 2 || counted < p.Quota/10 {
+	// Only what went before the last reset speaks for sliding: a reset would have
+	// brought it back.
+	before := l.own.between(now.Add(l.inferred-p.Window), l.last)
+	if c.epoch == 0 || before < 2 || before < p.Quota/10 {
 		return
 	}
 	if l.fits++; l.fits >= convinced {

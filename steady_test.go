@@ -155,3 +155,21 @@ func TestBodiesOfAllSizesAreNotRefusedForTheirBytes(t *testing.T) {
 		t.Errorf("%d accepted, %d refused, want at least 760 and none", tally.Accepted, tally.Refused)
 	}
 }
+
+// What was used in the window that goes on comes back at no reset yet,
+// whatever the shape: it tells nothing of it.
+func TestPauseDoesNotMakeAWindowSlide(t *testing.T) {
+	for seed := range 5 {
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.FixedWindowByClock,
+			Dialect:   heedtest.XRateLimit,
+			Rounding:  heedtest.RoundDown,
+			Policies:  []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}},
+			Phase:     time.Duration(seed) * 870 * time.Millisecond,
+			Latency:   heedtest.RoundTrip(5 * time.Millisecond),
+		}, 16, 20, nil}.play(t)
+		if tally.Refused > 2 { // one to see that resets are rounded down
+			t.Errorf("phase %d: %d refused", seed, tally.Refused)
+		}
+	}
+}
