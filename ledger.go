@@ -285,8 +285,8 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	switch {
 	case l.stated && l.flows() && c.sent < l.saidOf: // an older word than the last
 	case l.stated:
-		l.noticeOthers(now, p, c, r)
-		l.learnRefill(p, least-l.noise(c, p))
+		l.noticeOthers(now, p, c, r, s.refused)
+		l.learnRefill(now, p, r, least-l.noise(c, p))
 		if l.shape == shapeRefill {
 			l.hearRefill(now, p, c, r, least)
 			break
