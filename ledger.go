@@ -41,7 +41,8 @@ type ledger struct {
 	down     bool          // the origin was caught rounding resets down
 	zeros    int           // resets of 0 in a row
 	blind    time.Duration // how long to wait where nothing is left and no reset named …
-	proven   time.Duration // … and a wait that was too short
+	proven   time.Duration // … a wait that was too short …
+	dry      time.Time     // … and since when nothing has been left
 	quickest time.Duration // of recent answers …
 	ahead    time.Duration // … and by how much that lets requests go sooner
 
@@ -95,18 +96,22 @@ type statement struct {
 }
 
 // blindWait is how long to wait for more where an origin said that nothing is left
-// and neither until when nor of what window: twice as long after every refusal, half
-// as long after every answer that was accepted all the same, until that is too short.
-func (l *ledger) blindWait(refused bool) time.Duration {
+// and neither until when nor of what window: half as long after each wait that was
+// enough, and twice as long after a refusal. What was too short is not tried again;
+// where one request after the other is answered that nothing is left, nor is half as
+// long as is needed good enough.
+func (l *ledger) blindWait(refused, again bool) time.Duration {
 	switch {
 	case l.blind == 0:
 		l.blind = defaultMinBackoff
 	case refused:
 		l.proven = l.blind
 		l.blind = min(2*l.blind, defaultMaxBackoff)
-	default:
+	case again:
 		l.proven -= l.proven / 500 // it may have become more
 		l.blind = max(l.blind/2, l.proven+l.proven/4, blindLeast)
+	case l.blind/2 > l.proven:
+		l.blind /= 2
 	}
 	return l.blind
 }
@@ -323,20 +328,31 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	}
 	l.stated, l.saidOf = true, max(l.saidOf, c.sent)
 	if r > 0 {
+		l.dry = time.Time{}
 		return capped
 	}
+	again := !l.dry.IsZero()
+	if !again {
+		l.dry = now
+	}
 	wait := s.reset
+	if wait >= 0 && l.blind > 0 { // what is named now holds from when nothing was left
+		l.blind = now.Add(wait).Sub(l.dry)
+		l.proven = l.blind
+	}
 	switch {
 	case wait >= 0 && l.down:
 		wait += s.resolution
 	case wait >= 0:
+	case l.shape == shapeRefill:
+		wait = time.Duration(1e9 / l.refill(now, p))
 	case p.Window > 0:
 		wait = p.Window
 		if at, ok := l.own.back(now, 1, p.Window); ok {
 			wait = at.Sub(now)
 		}
 	default:
-		wait = l.blindWait(s.refused)
+		wait = l.blindWait(s.refused, again)
 	}
 	l.close(now, wait, atMost)
 	return capped || wait > atMost
