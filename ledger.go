@@ -40,7 +40,8 @@ type ledger struct {
 	grain    time.Duration // what resets are rounded to
 	down     bool          // the origin was caught rounding resets down
 	zeros    int           // resets of 0 in a row
-	blind    int           // statements in a row with nothing left and no reset
+	blind    time.Duration // how long to wait where nothing is left and no reset named …
+	proven   time.Duration // … and a wait that was too short
 	quickest time.Duration // of recent answers …
 	ahead    time.Duration // … and by how much that lets requests go sooner
 
@@ -91,11 +92,25 @@ type statement struct {
 	refused    bool
 }
 
-// blindWait is how long to wait for more where an origin said that nothing
-// is left and not until when.
-func (l *ledger) blindWait() time.Duration {
-	return min(defaultMinBackoff<<min(max(l.blind-1, 0), 10), defaultMaxBackoff)
+// blindWait is how long to wait for more where an origin said that nothing is left
+// and neither until when nor of what window: twice as long after every refusal, half
+// as long after every answer that was accepted all the same, until that is too short.
+func (l *ledger) blindWait(refused bool) time.Duration {
+	switch {
+	case l.blind == 0:
+		l.blind = defaultMinBackoff
+	case refused:
+		l.proven = l.blind
+		l.blind = min(2*l.blind, defaultMaxBackoff)
+	default:
+		l.proven -= l.proven / 500 // it may have become more
+		l.blind = max(l.blind/2, l.proven+l.proven/4, blindLeast)
+	}
+	return l.blind
 }
+
+// blindLeast is the shortest such wait.
+const blindLeast = 50 * time.Millisecond
 
 // room returns how many units may be sent now.
 func (l *ledger) room(now time.Time, p *Policy) int64 {
@@ -285,8 +300,8 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	switch {
 	case l.stated && l.flows() && c.sent < l.saidOf: // an older word than the last
 	case l.stated:
-		l.noticeOthers(now, p, c, r)
-		l.learnRefill(p, least-l.noise(c, p))
+		l.noticeOthers(now, p, c, r, s.refused)
+		l.learnRefill(now, p, r, least-l.noise(c, p))
 		if l.shape == shapeRefill {
 			l.hearRefill(now, p, c, r, least)
 			break
@@ -305,7 +320,6 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	}
 	l.stated, l.saidOf = true, max(l.saidOf, c.sent)
 	if r > 0 {
-		l.blind = 0
 		return capped
 	}
 	wait := s.reset
@@ -319,8 +333,7 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 			wait = at.Sub(now)
 		}
 	default:
-		l.blind++
-		wait = l.blindWait()
+		wait = l.blindWait(s.refused)
 	}
 	l.close(now, wait, atMost)
 	return capped || wait > atMost

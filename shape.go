@@ -86,9 +86,11 @@ func (l *ledger) learnShape(now, start time.Time, c *charge, p *Policy, r int64,
 }
 
 // learnRefill notices that more is left than can have been left of what was
-// said before, though no reset has passed.
-func (l *ledger) learnRefill(p *Policy, least int64) {
-	if least <= l.most || l.shape != shapeReset || p.Window <= 0 || p.Quota <= 0 {
+// said before, though no reset has passed. So it is in a sliding window too, but
+// that has what this process has not used of it within a window.
+func (l *ledger) learnRefill(now time.Time, p *Policy, r, least int64) {
+	if least <= l.most || p.Window <= 0 || p.Quota <= 0 || l.flows() ||
+		l.shape == shapeUnknown && r+l.own.used(now, p.Window) >= p.Quota/2 {
 		return
 	}
 	if l.gains++; l.gains >= convinced {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/heedhttp/heed"
 	"github.com/heedhttp/heed/heedtest"
+	"golang.org/x/time/rate"
 )
 
 // one sends a request and has it answered after a moment.
@@ -172,4 +173,36 @@ func TestPauseDoesNotMakeAWindowSlide(t *testing.T) {
 			t.Errorf("phase %d: %d refused", seed, tally.Refused)
 		}
 	}
+}
+
+// An origin that says how many are left, and neither of what nor until when.
+func TestBareCountOfNothingLeftIsPassedAsOftenAsItCanBe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := rate.NewLimiter(10, 20)
+		accepted, refused := 0, 0
+		tr := quiet(t, baseFunc(func(req *http.Request) (*http.Response, error) {
+			time.Sleep(time.Millisecond)
+			resp := answer(200, "X-RateLimit-Remaining", "0")
+			if limiter.Allow() {
+				resp.Header.Set("X-RateLimit-Remaining", fmt.Sprint(int(limiter.Tokens())))
+				accepted++
+			} else {
+				resp.StatusCode = 429
+				refused++
+			}
+			resp.Request = req
+			return resp, nil
+		}), heed.Limits{})
+		c := tr.Client()
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); {
+			resp, err := c.Get(example)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+		}
+		if accepted < 400 || refused > 12 {
+			t.Errorf("%d accepted of 620, %d refused", accepted, refused)
+		}
+	})
 }
