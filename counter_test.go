@@ -52,3 +52,18 @@ func TestWholeBucketIsTakenThoughOthersWait(t *testing.T) {
 			pm.Release()
 		}}.play(t)
 }
+
+// Some origins name as the reset of a sliding window the instant at which all
+// of it is back.
+func TestSlidingWindowIsUsedUpWhereItsResetIsThatOfTheNewestRequest(t *testing.T) {
+	const windows = 20
+	for _, policy := range []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}, {Quota: 1000, Window: time.Minute}} {
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.SlidingWindow, Reset: heedtest.ResetFull,
+			Policies: []heedtest.Policy{policy}, Latency: heedtest.RoundTrip(5 * time.Millisecond),
+		}, 16, windows, nil}.play(t)
+		if want := policy.Quota * windows * 97 / 100; tally.Accepted < want || tally.Refused > 0 {
+			t.Errorf("%d in %v: %d accepted, %d refused, want at least %d and none", policy.Quota, policy.Window, tally.Accepted, tally.Refused, want)
+		}
+	}
+}

@@ -84,7 +84,7 @@ func (l *ledger) lastUnit(now time.Time, p *Policy) time.Time {
 	switch {
 	case l.sparing():
 		return latest(l.until(), now)
-	case l.shape == shapeSliding && (l.down || l.ahead > 0): // rounding always costs
+	case l.shape == shapeSliding && (l.down || l.ahead > 0 || l.atNewest): // it always costs
 		return latest(reset, now)
 	}
 	ahead := reset.Sub(now) - l.quickest

@@ -50,9 +50,11 @@ type ledger struct {
 	lowest    int64 // … and the least and …
 	highest   int64 // … the most they said is left
 	fillsUp   bool  // resets are when a bucket is full
-	piecemeal bool  // after a stop the quota was not whole again, though the reset had passed
-	fits      int   // answers in a row that speak for a sliding window
-	gains     int   // answers that speak for a steady refill
+	newest    newest
+	atNewest  bool // resets are when the newest unit comes back
+	piecemeal bool // after a stop the quota was not whole again, though the reset had passed
+	fits      int  // answers in a row that speak for a sliding window
+	gains     int  // answers that speak for a steady refill
 
 	ordered    int       // answers in a row that came in the order of their requests
 	part       float64   // of a unit that is left beside those in left, where they come back steadily
@@ -283,6 +285,7 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 		return capped
 	}
 	l.learnFill(p, &s)
+	l.learnNewest(now, p, &s)
 	if s.refused && l.fresh && !l.stated && c.epoch == l.epoch && l.inEpoch < p.Quota*9/10 {
 		l.piecemeal = true
 	}

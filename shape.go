@@ -54,6 +54,32 @@ func (l *ledger) learnFill(p *Policy, s *statement) {
 	}
 }
 
+// learnNewest notices that the reset named is always a window from now, while
+// less and less is left: it is when the newest unit comes back, and each does so by
+// itself.
+func (l *ledger) learnNewest(now time.Time, p *Policy, s *statement) {
+	n := &l.newest
+	named := now.Add(s.reset)
+	switch {
+	case l.shape != shapeUnknown || s.remaining <= 0 || s.reset < 0 || p.Window <= 3*s.resolution: // says nothing of it
+		return
+	case (s.reset-p.Window).Abs() > s.resolution, n.count == 0, s.remaining >= n.left, now.Sub(n.at) > p.Window/4:
+		*n = newest{left: s.remaining, named: named}
+	}
+	n.count, n.at = n.count+1, now
+	if n.count > convinced && named.Sub(n.named) > s.resolution+s.resolution/4 { // more than rounding can hide
+		l.shape, l.atNewest = shapeSliding, true
+	}
+}
+
+// newest is what answers in a row said that name a reset a window from now.
+type newest struct {
+	count int
+	at    time.Time // when the last of them came
+	left  int64     // said by the first of them …
+	named time.Time // … and the instant it named
+}
+
 // learnShape finds out how the quota comes back, from what the answer to c
 // says is left, and how much of a sliding window others use.
 func (l *ledger) learnShape(now, start time.Time, c *charge, p *Policy, r int64, refused bool) {
