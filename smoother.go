@@ -150,7 +150,7 @@ func (sm *Smoothing) always() bool { return sm.Strict || sm.Velocity < 1 }
 // micro is the length of a micro-interval within a window. Where others use the
 // quota too, what could have gone and did not is theirs.
 func (s *slot) micro(sm *Smoothing) time.Duration {
-	switch w := s.policy.Window; {
+	switch w := s.terms.Window; {
 	case s.ledger.othersSeen:
 		return 0
 	case w > 0:
