@@ -147,11 +147,13 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 		return
 	case p.oneLessInFlight(s):
 		return
-	default: // it is no such limit, but a rate that they exceed
+	default:
 		p.dropSlot(s)
-		l.rate.measured(max(l.accepted, 2), now.Sub(l.since), 0)
 	}
 	l.rate.refused(pm.start, l.crowd.trip(), rateOf(l.accepted, pm.start.Sub(l.since)))
+	if s != nil { // it is no such limit, but a rate that they exceed
+		l.rate.measured(l.accepted, now.Sub(l.since), steep(l.accepted))
+	}
 	if l.rate.low > 0 {
 		p.setLearnedRate(now)
 	}
@@ -200,21 +202,23 @@ func (p *partition) learnReopened(now, start time.Time) {
 // cycle: not at all where the time it took until the origin reopened is known.
 func (l *learner) climb(reopened, shut time.Time) float64 {
 	took, open := reopened.Sub(l.since), l.rate.zeros[0].at.Sub(l.since)
-	n := float64(l.accepted)
-	fast := max(min(20/n, 2), 0.4)
 	switch {
-	case l.rate.pressed < l.accepted/3 && n*l.crowd.trip() < float64(l.crowd.most)/2*open.Seconds():
-		return max(fast, 1) // that was its own pace, and not the limit's
+	case l.rate.pressed < l.accepted/3 && float64(l.accepted)*l.crowd.trip() < float64(l.crowd.most)/2*open.Seconds():
+		return max(steep(l.accepted), 1) // that was its own pace, and not the limit's
 	case l.timed && l.probes == 0:
 		if took > max(l.named.Sub(l.began), open)*5/4 { // it may ask for as much whenever it is
 			return slowly
 		}
 		return 0
 	case took > shut.Sub(l.since)*5/4:
-		return fast
+		return steep(l.accepted)
 	}
 	return 0
 }
+
+// steep is how fast the pace rises after a measure of so many requests that may
+// be wrong by a lot: the fewer, the faster.
+func steep(n int64) float64 { return max(min(20/float64(n), 2), 0.4) }
 
 // unlearn forgets the limit that was learned: it is not true any more.
 func (p *partition) unlearn() {
