@@ -45,11 +45,11 @@ func (c *crowd) accepted(took time.Duration, inFlight int64) {
 // trip is how many seconds requests take.
 func (c *crowd) trip() float64 { return math.Exp(c.usual) }
 
-// refused takes in the first refusal of a block, of a request that was one of
-// so many in flight, and reports whether that can have been too many: so few so
-// often went well that it cannot.
+// refused takes in the first refusal of a block, with so many in flight, and
+// reports whether that can have been too many: so few so often went well that it
+// cannot.
 func (c *crowd) refused(inFlight int64) bool {
-	c.tooMany = max(c.most, inFlight) // at the server others may have come before those that went first
+	c.tooMany = max(c.most, inFlight)
 	often := c.tooMany == c.most && c.most <= 4 && c.often >= 8*c.most
 	return c.tooMany > 1 && !often
 }

@@ -158,7 +158,7 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 		p.setLearnedRate(now)
 	}
 	l.blocked, l.began, l.probes, l.timed, l.timed503 = true, now, 0, hint > 0, timed503
-	l.crowd.testing = l.crowd.refused(int64(pm.level)) && l.rate.low == 0 && !l.timed
+	l.crowd.testing = l.crowd.refused(int64(max(pm.level, p.unanswered+1))) && l.rate.low == 0 && !l.timed
 }
 
 // learnReopened ends a block: the origin accepts again a request sent at start.
