@@ -27,8 +27,8 @@ const wideOpen = 1024
 
 const (
 	nearBy       = 5 * time.Millisecond  // round trips shorter than this are
-	leastRound   = 10 * time.Millisecond // how long a round takes there, at least …
-	leastInTrips = 50                    // … or so many of the quickest round trips, where that is less
+	leastRound   = 20 * time.Millisecond // how long a round takes there, at least …
+	leastInTrips = 200                   // … or so many of the quickest round trips, where that is less
 )
 
 // start begins anew with one request. An opening that waits for its first
