@@ -12,6 +12,7 @@ type crowd struct {
 	testing bool    // whether it is such a limit: one request is sent alone to see
 	tooMany int64   // in flight when the first was refused …
 	guess   int64   // … and what was tried first in place of it
+	stood   bool    // the guess, or what it was cut down to, did for two rounds
 	most    int64   // in flight in this cycle …
 	often   int64   // … and how many requests that were the last of so many were accepted
 	pressed int64   // accepted with so many while others were waiting
@@ -58,6 +59,7 @@ func (c *crowd) refused(inFlight int64) bool {
 // with this many in flight.
 func (c *crowd) more(inFlight int64) bool {
 	c.pressed++
+	c.stood = c.stood || c.pressed >= 2*inFlight
 	patience := c.patient
 	if patience == 0 {
 		patience = 4 * inFlight
@@ -76,7 +78,6 @@ func (c *crowd) fewer(inFlight int64) {
 	} else {
 		c.patient = oneMoreCost
 	}
-	c.pressed = 0
 }
 
 // inFlightLearned returns the slot of a learned limit in flight, nil where
@@ -88,7 +89,7 @@ func (p *partition) inFlightLearned() *slot {
 // learnInFlight caps requests in flight.
 func (p *partition) learnInFlight(now time.Time) {
 	c := &p.learner.crowd
-	c.guess = max(c.tooMany/2, 1)
+	c.guess, c.pressed, c.stood = max(c.tooMany/2, 1), 0, false
 	s := newSlot(Policy{Name: learnedPolicy, Quota: c.guess, Unit: UnitConcurrentRequests}, SourceLearned)
 	for pm := p.inFlight.oldest; pm != nil; pm = pm.younger {
 		pm.charges = append(pm.charges, s.take(now, 1))
@@ -113,17 +114,28 @@ func (p *partition) oneMoreInFlight(s *slot) {
 	}
 }
 
-// oneLessInFlight takes in that a request was refused though no more were in
-// flight than the learned limit allows. It reports false where it cannot have
-// been for that: so many had been accepted.
-func (p *partition) oneLessInFlight(s *slot) bool {
+// fewerInFlight takes in that a request was refused though no more were in flight
+// than the learned limit allows: one less, or half as many where the guess has not
+// stood yet. It reports false where it cannot have been for that, since
+// so many had been accepted.
+func (p *partition) fewerInFlight(s *slot) bool {
 	c := &p.learner.crowd
-	if s.policy.Quota <= c.guess && (c.guess > fewAtOnce || s.policy.Quota <= max(c.guess/2, 1)) {
+	n, least := s.policy.Quota-1, c.guess/2
+	switch {
+	case s.policy.Quota > c.guess:
+		least = 0
+	case !c.stood:
+		n, least = s.policy.Quota/2, c.guess/4
+	case c.guess > fewAtOnce:
 		return false
 	}
-	s.policy.Quota--
-	s.terms.Quota--
-	c.fewer(s.policy.Quota)
+	if n < max(least, 1) {
+		return false
+	}
+	if s.policy.Quota, s.terms.Quota = n, n; c.stood {
+		c.fewer(n)
+	}
+	c.pressed = 0
 	return true
 }
 

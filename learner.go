@@ -145,7 +145,7 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 	case s == nil:
 	case !fresh, int64(pm.level) > s.policy.Quota: // sent before it was learned
 		return
-	case p.oneLessInFlight(s):
+	case p.fewerInFlight(s):
 		return
 	default:
 		p.dropSlot(s)
