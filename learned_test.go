@@ -192,3 +192,20 @@ func TestOwnPaceIsNoLimitForLong(t *testing.T) {
 		}
 	})
 }
+
+// Where a bucket has the next unit by the time one request goes alone to see, its
+// rate looks like a cap in flight.
+func TestRateThatLooksLikeACapInFlightIsFound(t *testing.T) {
+	for _, trip := range []time.Duration{60 * time.Millisecond, 100 * time.Millisecond, 150 * time.Millisecond} {
+		for _, burst := range []int64{5, 20, 50} {
+			tally, _ := load{heedtest.Config{
+				Algorithm: heedtest.TokenBucket, Policies: []heedtest.Policy{{Quota: 10, Window: time.Second, Burst: burst}}, Dialect: heedtest.Silent,
+				Latency: heedtest.RoundTrip(trip),
+			}, 16, 100, nil}.play(t)
+			t.Logf("%v, burst %d: %d accepted, %d refused", trip, burst, tally.Accepted, tally.Refused)
+			if most := 1000 + burst; tally.Refused > 60 || tally.Accepted < most*85/100 {
+				t.Errorf("%v, burst %d: %d accepted of %d, %d refused", trip, burst, tally.Accepted, most, tally.Refused)
+			}
+		}
+	}
+}

@@ -53,7 +53,7 @@ const (
 	backOff     = 0.8  // the share of a rate that is tried where it has proven unsafe
 	slowly      = 0.2  // doublings of the pace per cycle, where the rate is known
 	shortest    = 30   // requests: a shorter cycle counts as so long there, lest the pace jumps
-	few         = 8    // requests: a time with fewer of them measures nothing
+	few         = 8    // requests: one more or less makes a difference where there are fewer
 	attemptCost = 150  // accepted requests over which a refusal is to be spread …
 	waitCost    = 20   // … and over which one that might have been sent meanwhile
 	mostZeros   = 4
@@ -104,7 +104,7 @@ func (t *throughput) refused(start time.Time, usual, through float64) {
 	case cycles: // a little too fast
 		t.low = max(min(t.low, least), min(0.95*tooFast, through))
 	case least < t.low: // a burst had been taken for the rate
-		t.low = least
+		t.low = max(least, t.low/8)
 	default: // it has become less
 		t.low *= backOff
 	}
@@ -118,10 +118,14 @@ func (t *throughput) refused(start time.Time, usual, through float64) {
 // instant was refused.
 func (t *throughput) least(at time.Time) (rate float64) {
 	for _, z := range t.zeros {
-		if d := at.Sub(z.at); d > 0 {
-			rate = float64(t.total-z.n) / d.Seconds()
+		n, d := t.total-z.n, at.Sub(z.at)
+		if n < few { // it may have been up to one more
+			n++
 		}
-		if t.total-z.n >= few {
+		if d > 0 {
+			rate = float64(n) / d.Seconds()
+		}
+		if n >= few {
 			break
 		}
 	}

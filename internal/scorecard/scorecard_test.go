@@ -21,7 +21,7 @@ var notYet = map[string]floor{
 	"epoch":     {0.2, 0.98},
 	"policies":  {3, 0.97},
 	"sparse":    {25, 0.94},
-	"refusals":  {5, 0.92},
+	"refusals":  {6, 0.92},
 	"silent":    {18, 0.86},
 	"foreign":   {4, 0.95},
 	"four":      {25, 0.94},
