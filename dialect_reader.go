@@ -380,16 +380,7 @@ func (r *dialectReader) emit(g *quotaGroup) {
 		p.Quota = 1 // tollbooth: 0.02 in a second is one in 50
 		p.Window = time.Duration(min(float64(p.Window)/float64(n.nanos)*1e9, float64(maxSpan)))
 	}
-	if g.name[roleRemaining] != "" {
-		for _, line := range r.h[g.name[roleRemaining]] { // several limiters, of which the tightest counts
-			if grouped {
-				line = strings.ReplaceAll(line, ",", "")
-			}
-			if n, ok := parseLeft(line); ok && (l.Remaining < 0 || n < l.Remaining) {
-				l.Remaining = n
-			}
-		}
-	}
+	l.Remaining = r.left(g, grouped, p.Quota >= 0)
 	used, usedKnown := int64(0), false
 	if g.name[roleUsed] != "" {
 		value := r.value(g, roleUsed)

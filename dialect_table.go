@@ -1,10 +1,6 @@
 package heed
 
-import (
-	"net/http"
-	"strings"
-	"time"
-)
+import "time"
 
 const day = 24 * time.Hour
 
@@ -260,6 +256,19 @@ var dialectTable = []Dialect{
 		},
 	},
 	{
+		Name: "hapi-rate-limit", Anywhere: true, // its users' quota is written as Imgur's
+		Quotas: []QuotaFields{
+			{
+				Policy: "path", PerRoute: true,
+				Limit: "X-Ratelimit-Pathlimit", Remaining: "X-Ratelimit-Pathremaining", Reset: "X-Ratelimit-Pathreset",
+			},
+			{
+				Policy: "user-path", PerRoute: true,
+				Limit: "X-Ratelimit-Userpathlimit", Remaining: "X-Ratelimit-Userpathremaining", Reset: "X-Ratelimit-Userpathreset",
+			},
+		},
+	},
+	{
 		Name: "jumpseller", Origins: []string{"api.jumpseller.com"}, Anywhere: true,
 		Quotas: []QuotaFields{
 			{Policy: "minute", Limit: "Jumpseller-Perminuteratelimit-Limit", Remaining: "Jumpseller-Perminuteratelimit-Remaining", Window: time.Minute},
@@ -449,65 +458,4 @@ var dialectTable = []Dialect{
 			Reset:     "*-Ratelimit-Reset *-Rate-Limit-Reset",
 		}},
 	},
-}
-
-// plain is the trio of limit, remaining and reset behind a prefix, with what
-// some send beside it.
-func plain(prefix string, window time.Duration) QuotaFields {
-	return QuotaFields{
-		Limit:      prefix + "Limit " + prefix + "Max " + prefix + "Total",
-		Remaining:  prefix + "Remaining",
-		Used:       prefix + "Used " + prefix + "Observed",
-		Reset:      prefix + "Reset " + prefix + "Resettime " + prefix + "Next",
-		ResetAfter: prefix + "Reset-After",
-		RetryAfter: prefix + "Retry-After " + prefix + "Retryafter " + prefix + "Retry-After-Seconds " + prefix + "Retry-After-Milliseconds",
-		Interval: prefix + "Interval-Milliseconds " + prefix + "Interval " + prefix + "Interval-Seconds " +
-			prefix + "Window " + prefix + "Duration",
-		Rate:   prefix + "Fillrate",
-		Window: window,
-	}
-}
-
-// suffixed is the trio with the dimension at its end.
-func suffixed(prefix string) QuotaFields {
-	return QuotaFields{
-		Limit: prefix + "Limit-*", Remaining: prefix + "Remaining-*", Used: prefix + "Used-*", Reset: prefix + "Reset-*",
-	}
-}
-
-// named is the trio with one known dimension at its end.
-func named(prefix, dim string, unit Unit, window time.Duration) QuotaFields {
-	word := http.CanonicalHeaderKey(dim)
-	return QuotaFields{
-		Policy: dim, Unit: unit, Window: window,
-		Limit: prefix + "Limit-" + word, Remaining: prefix + "Remaining-" + word, Reset: prefix + "Reset-" + word,
-	}
-}
-
-// infixed is the trio with one known dimension before its end.
-func infixed(prefix, dim string, unit Unit, window time.Duration) QuotaFields {
-	prefix += http.CanonicalHeaderKey(dim) + "-"
-	return QuotaFields{
-		Policy: dim, Unit: unit, Window: window,
-		Limit: prefix + "Limit", Remaining: prefix + "Remaining", Reset: prefix + "Reset",
-	}
-}
-
-// alsoBare adds the name without "-Limit" that Zendesk gives the quota.
-func alsoBare(q QuotaFields) QuotaFields {
-	name, _, _ := strings.Cut(q.Limit, " ")
-	q.Limit += " " + strings.TrimSuffix(name, "-Limit")
-	return q
-}
-
-// perRoute says that every route has the quota to itself.
-func perRoute(q QuotaFields) QuotaFields {
-	q.PerRoute = true
-	return q
-}
-
-func trello(policy, prefix string) QuotaFields {
-	return QuotaFields{
-		Policy: policy, Limit: prefix + "Max", Remaining: prefix + "Remaining", Interval: prefix + "Interval-Ms",
-	}
 }

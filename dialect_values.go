@@ -124,6 +124,28 @@ func parseCount(s string) (int64, bool) {
 	return n.whole, true
 }
 
+// left reads what is left of a quota, negative where that is not said. Of
+// several limiters the tightest counts.
+func (r *dialectReader) left(g *quotaGroup, grouped, quotaKnown bool) int64 {
+	left := int64(-1)
+	if g.name[roleRemaining] == "" {
+		return left
+	}
+	for _, line := range r.h[g.name[roleRemaining]] {
+		if grouped {
+			line = strings.ReplaceAll(line, ",", "")
+		}
+		n, ok := parseLeft(line)
+		if !ok && r.refused && quotaKnown && strings.HasPrefix(line, "-") {
+			n, ok = 0, true // refused requests are counted too
+		}
+		if ok && (left < 0 || n < left) {
+			left = n
+		}
+	}
+	return left
+}
+
 // parseLeft reads what is left of a quota. Of several numbers, as a proxy joins
 // them, the least counts; less than one unit left is nothing left.
 func parseLeft(s string) (int64, bool) {

@@ -27,8 +27,9 @@ func (l *ledger) turn(now time.Time, p *Policy) (probe bool) {
 		return false
 	}
 	if l.flows() && (l.stated || l.shape == shapeSliding) { // nothing turns
+		probe = l.shape == shapeRefill && !l.closed.IsZero()
 		l.earliest, l.opens, l.closed = time.Time{}, time.Time{}, time.Time{}
-		return false
+		return probe
 	}
 	stopped := l.stated && l.left <= 0 || !l.closed.IsZero()
 	l.compare(p)
@@ -83,7 +84,7 @@ func (l *ledger) lastUnit(now time.Time, p *Policy) time.Time {
 	switch {
 	case l.sparing():
 		return latest(l.until(), now)
-	case l.shape == shapeSliding && (l.down || l.ahead > 0): // rounding always costs
+	case l.shape == shapeSliding && (l.down || l.ahead > 0 || l.atNewest): // it always costs
 		return latest(reset, now)
 	}
 	ahead := reset.Sub(now) - l.quickest
@@ -122,7 +123,8 @@ func (l *ledger) noticeReset(now, start time.Time, c *charge, p *Policy, s state
 	case shapeSliding:
 		return // learnShape knows better
 	case shapeRefill:
-		if s.remaining-l.most < p.Quota/4 { // what has come back steadily, and a new count begins
+		steadily := now.Sub(l.said.Add(-l.onTheWay())).Seconds() * float64(p.Quota) / p.Window.Seconds()
+		if s.remaining-l.most-int64(steadily) < p.Quota/4 { // a new count begins of what has come back steadily
 			return
 		}
 		l.shape, l.fillsUp = shapeReset, false

@@ -121,6 +121,7 @@ func (p *partition) bounded(l *lane) bool {
 // budgets it names. first: it is the answer to pm's request.
 func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement, first bool) (told bool, l *lane) {
 	var buckets []string
+	a = p.tellApart(now, pm, a)
 	if !a.Date.IsZero() {
 		p.origin.clock.hear(now, pm.start, a.Date)
 	}
@@ -142,6 +143,9 @@ func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement, fir
 		p.announced(now, pol, p.origin.ownBuckets(name, pm.path))
 	}
 	for _, lim := range a.Limits {
+		if first && a.contradicts(&lim) {
+			continue
+		}
 		name := p.bucketNamed(pm, a, lim.Policy, lim.PartitionKey)
 		if name != "" {
 			buckets = append(buckets, name)
@@ -167,6 +171,15 @@ func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement, fir
 	return told, p.belongs(now, pm, a, buckets, first)
 }
 
+// contradicts reports whether an answer is accepted though it says that nothing
+// is left of a quota of 0, out of which nothing can be. Who counts requests to no
+// other end than to slow them down says so.
+func (a *Announcement) contradicts(l *ServiceLimit) bool {
+	return !a.Refused && l.Remaining == 0 && slices.ContainsFunc(a.Policies, func(p Policy) bool {
+		return p.Quota == 0 && sameUnit(p.Unit, UnitRequests) && p.Name == l.Policy && p.PartitionKey == l.PartitionKey
+	})
+}
+
 // limited returns the slot that a service limit of a budget is about, nil where
 // there is none.
 func (p *partition) limited(now time.Time, bucket string, lim *ServiceLimit) *slot {
@@ -188,14 +201,15 @@ func (p *partition) limited(now time.Time, bucket string, lim *ServiceLimit) *sl
 // hearLimit takes in what an answer says of one slot. known: it is in the dialect
 // of a service.
 func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLimit, a *Announcement, known bool) {
+	grain := lim.Resolution
 	if c := &p.origin.clock; lim.Clock && lim.Reset > 0 && !a.Date.IsZero() {
 		by := time.Duration(0)
 		lim.Reset, by = c.until(now, a.Date.Add(lim.Reset))
 		lim.Resolution += by
 	}
 	if lim.Reset >= 0 {
-		if s.policy.Window == 0 && lim.Remaining != 0 { // a window is as long as the longest wait for its end
-			s.infer(lim.Reset, lim.Resolution)
+		if s.policy.Window == 0 && (lim.Remaining != 0 || s.habit.onRefusals) { // a window is as long as the longest wait for its end
+			s.infer(usual(&lim, grain))
 		}
 		s.resetSaid = now.Add(min(lim.Reset, p.origin.limits.MaxRetryAfter))
 	}
@@ -232,6 +246,18 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 		}
 		s.capped = capped
 	}
+}
+
+// usual returns how long the window is taken to be at whose end a reset is
+// named, rounded to a grain either way, and how much less it can be than that: where
+// it can be a multiple of five grains, as most are, it is one, and never less than
+// a grain.
+func usual(lim *ServiceLimit, grain time.Duration) (window, slack time.Duration) {
+	window = max(lim.Reset, grain)
+	if five := (lim.Reset + grain - 1).Truncate(5 * grain); five > max(lim.Reset-lim.Resolution, 0) {
+		window = five
+	}
+	return window, lim.Resolution + window - lim.Reset
 }
 
 // cut tells, once, that a policy holds for longer than is waited for.

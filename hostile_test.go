@@ -58,3 +58,29 @@ func TestNoAnnouncementHoldsBeyondTheCap(t *testing.T) {
 		}
 	}
 }
+
+// A request that is accepted out of a quota of 0, of which nothing is said to be
+// left, contradicts that: express-slow-down's fields say so with every answer.
+func TestAcceptedRequestsContradictAQuotaOfZero(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{})
+		began := time.Now()
+		for range 100 {
+			pm := acquire(t, r, request(example))
+			time.Sleep(time.Millisecond)
+			pm.Observe(answer(200, "RateLimit-Policy", "0;w=5", "RateLimit", "limit=0, remaining=0, reset=5", "Retry-After", "5"))
+			pm.Release()
+		}
+		if d := time.Since(began); d > time.Second {
+			t.Errorf("100 requests took %v", d)
+		}
+		pm := acquire(t, r, request(example))
+		pm.Observe(answer(429, "RateLimit-Policy", "0;w=5", "RateLimit", "limit=0, remaining=0, reset=5"))
+		pm.Release()
+		began = time.Now()
+		acquire(t, r, request(example)).Release()
+		if d := time.Since(began); d < 5*time.Second {
+			t.Errorf("%v after a refusal the next request went", d)
+		}
+	})
+}

@@ -40,7 +40,9 @@ type ledger struct {
 	grain    time.Duration // what resets are rounded to
 	down     bool          // the origin was caught rounding resets down
 	zeros    int           // resets of 0 in a row
-	blind    int           // statements in a row with nothing left and no reset
+	blind    time.Duration // how long to wait where nothing is left and no reset named …
+	proven   time.Duration // … a wait that was too short …
+	dry      time.Time     // … and since when nothing has been left
 	quickest time.Duration // of recent answers …
 	ahead    time.Duration // … and by how much that lets requests go sooner
 
@@ -49,10 +51,14 @@ type ledger struct {
 	lowest    int64 // … and the least and …
 	highest   int64 // … the most they said is left
 	fillsUp   bool  // resets are when a bucket is full
-	piecemeal bool  // after a stop the quota was not whole again, though the reset had passed
-	fits      int   // answers in a row that speak for a sliding window
-	gains     int   // answers that speak for a steady refill
+	newest    newest
+	atNewest  bool // resets are when the newest unit comes back
+	piecemeal bool // after a stop the quota was not whole again, though the reset had passed
+	fits      int  // answers in a row that speak for a sliding window
+	gains     int  // answers that speak for a steady refill
 
+	ordered    int       // answers in a row that came in the order of their requests
+	part       float64   // of a unit that is left beside those in left, where they come back steadily
 	regained   float64   // units a second that came back lately; 0: not measured
 	markedAt   time.Time // when that was last reckoned …
 	markedLeft int64     // … what was left then …
@@ -89,11 +95,29 @@ type statement struct {
 	refused    bool
 }
 
-// blindWait is how long to wait for more where an origin said that nothing
-// is left and not until when.
-func (l *ledger) blindWait() time.Duration {
-	return min(defaultMinBackoff<<min(max(l.blind-1, 0), 10), defaultMaxBackoff)
+// blindWait is how long to wait for more where an origin said that nothing is left
+// and neither until when nor of what window: half as long after each wait that was
+// enough, and twice as long after a refusal. What was too short is not tried again;
+// where one request after the other is answered that nothing is left, nor is half as
+// long as is needed good enough.
+func (l *ledger) blindWait(refused, again bool) time.Duration {
+	switch {
+	case l.blind == 0:
+		l.blind = defaultMinBackoff
+	case refused:
+		l.proven = l.blind
+		l.blind = min(2*l.blind, defaultMaxBackoff)
+	case again:
+		l.proven -= l.proven / 500 // it may have become more
+		l.blind = max(l.blind/2, l.proven+l.proven/4, blindLeast)
+	case l.blind/2 > l.proven:
+		l.blind /= 2
+	}
+	return l.blind
 }
+
+// blindLeast is the shortest such wait.
+const blindLeast = 50 * time.Millisecond
 
 // room returns how many units may be sent now.
 func (l *ledger) room(now time.Time, p *Policy) int64 {
@@ -108,7 +132,7 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 		}
 		return room
 	case l.stated && l.shape == shapeRefill:
-		return min(l.left+int64(now.Sub(l.said).Seconds()*l.refill(now, p)), p.Quota)
+		return min(int64(l.refilled(now.Add(l.onTheWay()), p)), p.Quota)
 	case l.stated && l.othersSeen && p.Quota >= shareable:
 		return l.shared(now)
 	case l.stated:
@@ -134,10 +158,15 @@ func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Tim
 		return now, true
 	}
 	if l.shape == shapeRefill && l.stated && !now.Before(l.closed) {
-		if pressed { // the last unit stays, for its answer would stop all for a while
+		if pressed && n < p.Quota { // the last unit stays, for its answer would stop all for a while
 			n++
 		}
-		return l.said.Add(time.Duration(float64(n-l.left)/l.refill(now, p)*1e9) + 1), true
+		missing := float64(n) - l.refilled(now.Add(l.onTheWay()), p)
+		if missing <= 0 {
+			return now, true
+		}
+		wait := min(missing/l.refill(now, p), p.Window.Seconds()) // by then more is known
+		return now.Add(time.Duration(wait*1e9) + 1), true
 	}
 	if room >= n {
 		return l.lastUnit(now, p), true
@@ -261,6 +290,7 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 		return capped
 	}
 	l.learnFill(p, &s)
+	l.learnNewest(now, p, &s)
 	if s.refused && l.fresh && !l.stated && c.epoch == l.epoch && l.inEpoch < p.Quota*9/10 {
 		l.piecemeal = true
 	}
@@ -271,14 +301,18 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	l.learnShape(now, start, c, p, r, s.refused)
 	// Of the requests sent so far, those not yet answered when this one was
 	// sent may or may not be counted in what it says.
-	least := r - (l.sent - c.answered - c.n)
+	least := r - (l.sent - c.answered - c.n) - l.unread(c, p)
+	if l.learnOrder(c); l.shape == shapeRefill && l.ordered >= convinced {
+		least = r - (l.sent - c.sent)
+	}
 	switch {
 	case l.stated && l.flows() && c.sent < l.saidOf: // an older word than the last
 	case l.stated:
-		l.noticeOthers(now, p, c, r)
-		l.learnRefill(p, least-l.noise(c, p))
+		l.noticeOthers(now, p, c, r, s.refused)
+		l.learnRefill(now, p, r, least-l.noise(c, p))
 		if l.shape == shapeRefill {
-			l.measureRefill(now, p, r)
+			l.hearRefill(now, p, c, r, least)
+			break
 		}
 		l.left, l.most = min(max(l.left, least), r), max(min(l.most, r), least)
 	case l.fresh || p.Quota == 0:
@@ -294,22 +328,31 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	}
 	l.stated, l.saidOf = true, max(l.saidOf, c.sent)
 	if r > 0 {
-		l.blind = 0
+		l.dry = time.Time{}
 		return capped
 	}
+	again := !l.dry.IsZero()
+	if !again {
+		l.dry = now
+	}
 	wait := s.reset
+	if wait >= 0 && l.blind > 0 { // what is named now holds from when nothing was left
+		l.blind = now.Add(wait).Sub(l.dry)
+		l.proven = l.blind
+	}
 	switch {
 	case wait >= 0 && l.down:
 		wait += s.resolution
 	case wait >= 0:
+	case l.shape == shapeRefill:
+		wait = time.Duration(1e9 / l.refill(now, p))
 	case p.Window > 0:
 		wait = p.Window
 		if at, ok := l.own.back(now, 1, p.Window); ok {
 			wait = at.Sub(now)
 		}
 	default:
-		l.blind++
-		wait = l.blindWait()
+		wait = l.blindWait(s.refused, again)
 	}
 	l.close(now, wait, atMost)
 	return capped || wait > atMost

@@ -15,7 +15,7 @@ const shareable = 20
 
 // noticeOthers notices that less is left than this process can have left: others
 // use the quota too. How much is followed over half a window.
-func (l *ledger) noticeOthers(now time.Time, p *Policy, c *charge, r int64) {
+func (l *ledger) noticeOthers(now time.Time, p *Policy, c *charge, r int64, refused bool) {
 	d := now.Sub(l.said)
 	if c.sent < l.saidOf || d <= 0 {
 		return
@@ -28,7 +28,11 @@ func (l *ledger) noticeOthers(now time.Time, p *Policy, c *charge, r int64) {
 	if span <= 0 {
 		span = defaultMinBackoff
 	}
-	seen := float64(max(l.left-r-l.noise(c, p), 0)) / d.Seconds()
+	left := l.left
+	if refused && l.shape == shapeRefill { // what came back for it somebody else has
+		left = int64(l.refilled(now, p)) + l.sent - c.sent + c.n
+	}
+	seen := float64(max(left-r-l.noise(c, p), 0)) / d.Seconds()
 	weight := -math.Expm1(-d.Seconds() / span.Seconds())
 	l.others += (seen - l.others) * weight
 	if end := l.until(); end.After(now) && l.left > 0 {

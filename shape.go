@@ -1,6 +1,9 @@
 package heed
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // A shape is how a quota comes back.
 type shape int
@@ -51,6 +54,32 @@ func (l *ledger) learnFill(p *Policy, s *statement) {
 	}
 }
 
+// learnNewest notices that the reset named is always a window from now, while
+// less and less is left: it is when the newest unit comes back, and each does so by
+// itself.
+func (l *ledger) learnNewest(now time.Time, p *Policy, s *statement) {
+	n := &l.newest
+	named := now.Add(s.reset)
+	switch {
+	case l.shape != shapeUnknown || s.remaining <= 0 || s.reset < 0 || p.Window <= 3*s.resolution: // says nothing of it
+		return
+	case (s.reset-p.Window).Abs() > s.resolution, n.count == 0, s.remaining >= n.left, now.Sub(n.at) > p.Window/4:
+		*n = newest{left: s.remaining, named: named}
+	}
+	n.count, n.at = n.count+1, now
+	if n.count > convinced && named.Sub(n.named) > s.resolution+s.resolution/4 { // more than rounding can hide
+		l.shape, l.atNewest = shapeSliding, true
+	}
+}
+
+// newest is what answers in a row said that name a reset a window from now.
+type newest struct {
+	count int
+	at    time.Time // when the last of them came
+	left  int64     // said by the first of them …
+	named time.Time // … and the instant it named
+}
+
 // learnShape finds out how the quota comes back, from what the answer to c
 // says is left, and how much of a sliding window others use.
 func (l *ledger) learnShape(now, start time.Time, c *charge, p *Policy, r int64, refused bool) {
@@ -71,8 +100,10 @@ func (l *ledger) learnShape(now, start time.Time, c *charge, p *Policy, r int64,
 	} else {
 		l.foreign -= (l.foreign - seen + 7) / 8 // it is a lower bound: do not forget it at once
 	}
-	// Only where a reset would show does it speak for sliding that none does.
-	if c.epoch == 0 || counted < 2 || counted < p.Quota/10 {
+	// Only what went before the last reset speaks for sliding: a reset would have
+	// brought it back.
+	before := l.own.between(now.Add(l.inferred-p.Window), l.last)
+	if c.epoch == 0 || before < 2 || before < p.Quota/10 {
 		return
 	}
 	if l.fits++; l.fits >= convinced {
@@ -81,9 +112,11 @@ func (l *ledger) learnShape(now, start time.Time, c *charge, p *Policy, r int64,
 }
 
 // learnRefill notices that more is left than can have been left of what was
-// said before, though no reset has passed.
-func (l *ledger) learnRefill(p *Policy, least int64) {
-	if least <= l.most || l.shape != shapeReset || p.Window <= 0 || p.Quota <= 0 {
+// said before, though no reset has passed. So it is in a sliding window too, but
+// that has what this process has not used of it within a window.
+func (l *ledger) learnRefill(now time.Time, p *Policy, r, least int64) {
+	if least <= l.most || p.Window <= 0 || p.Quota <= 0 || l.flows() ||
+		l.shape == shapeUnknown && r+l.own.used(now, p.Window) >= p.Quota/2 {
 		return
 	}
 	if l.gains++; l.gains >= convinced {
@@ -117,4 +150,49 @@ func (l *ledger) measureRefill(now time.Time, p *Policy, r int64) {
 		l.regained += (got - l.regained) / 4
 	}
 	l.markedAt, l.markedLeft, l.markedUse = now, r, l.answered
+}
+
+// onTheWay is how much later than the origin said what is left the next request
+// arrives there, at least, when it goes as soon as that is heard: the answer was
+// on its way back, the request will be on its way there.
+func (l *ledger) onTheWay() time.Duration {
+	if l.othersSeen {
+		return 0
+	}
+	return l.quickest
+}
+
+// refilled is what is left at an instant where units come back steadily.
+func (l *ledger) refilled(at time.Time, p *Policy) float64 {
+	return float64(l.left) + l.part + at.Sub(l.said).Seconds()*l.refill(at, p)
+}
+
+// learnOrder notices whether answers come in the order of their requests: then
+// the origin has had these in that order as well.
+func (l *ledger) learnOrder(c *charge) {
+	if l.answered == c.sent {
+		l.ordered++
+	} else {
+		l.ordered = 0
+	}
+}
+
+// hearRefill moves what is taken to be left, with what has come back since the
+// last word, to where it is between the least and the most that the answer to c
+// allows.
+func (l *ledger) hearRefill(now time.Time, p *Policy, c *charge, r, least int64) {
+	l.measureRefill(now, p, r)
+	l.most = max(r-(l.sent-c.sent), least)
+	left := min(max(l.refilled(now, p), float64(least)), float64(l.most))
+	whole := math.Floor(left)
+	l.left, l.part = int64(whole), left-whole
+}
+
+// unread is how much of its own request an answer may not have counted: what a
+// body holds is known when it ends.
+func (l *ledger) unread(c *charge, p *Policy) int64 {
+	if p.Unit == UnitContentBytes {
+		return c.n
+	}
+	return 0
 }

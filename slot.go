@@ -281,7 +281,7 @@ func (s *slot) over(now, start time.Time, c *charge, bytes int64, exact bool) {
 		} else {
 			s.ledger.correct(now, start, c, bytes, &s.terms)
 		}
-		s.estimate = max(bytes, s.estimate-s.estimate/8)
+		s.estimate = max(bytes, s.estimate-s.estimate/16)
 		if s.mean == 0 {
 			s.mean = float64(bytes)
 		}

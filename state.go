@@ -71,6 +71,7 @@ type partition struct {
 	cap      concurrency
 	learner  learner
 	shared   *sharing // nil: this process alone
+	teller   teller
 
 	queue      queue     // of requests in no lane
 	lanes      []*lane   // nil: all requests are counted alike

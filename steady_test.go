@@ -3,12 +3,16 @@ package heed_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/heedhttp/heed"
 	"github.com/heedhttp/heed/heedtest"
+	"golang.org/x/time/rate"
 )
 
 // one sends a request and has it answered after a moment.
@@ -129,4 +133,76 @@ func TestLearnedRateRisesWithTheLimit(t *testing.T) {
 	if after < 2*before {
 		t.Errorf("%d accepted in five minutes, %d an hour after the limit was raised a hundredfold", before, after)
 	}
+}
+
+// What an answer's own body holds, the count in its fields may lack.
+func TestBodiesOfAllSizesAreNotRefusedForTheirBytes(t *testing.T) {
+	var mu sync.Mutex
+	rng := rand.New(rand.NewPCG(1, 1))
+	window := 5 * time.Second
+	tally, _ := load{heedtest.Config{
+		Policies: []heedtest.Policy{
+			{Name: "requests", Quota: 50, Window: window},
+			{Name: "bytes", Unit: heedtest.UnitContentBytes, Quota: 395_000, Window: window},
+		},
+		Latency: heedtest.RoundTrip(5 * time.Millisecond),
+		Respond: func(w http.ResponseWriter, _ *http.Request) {
+			mu.Lock()
+			defer mu.Unlock()
+			w.Write(make([]byte, 5_000+rng.IntN(10_000)))
+		},
+	}, 16, 20, nil}.play(t)
+	if tally.Refused > 0 || tally.Accepted < 760 {
+		t.Errorf("%d accepted, %d refused, want at least 760 and none", tally.Accepted, tally.Refused)
+	}
+}
+
+// What was used in the window that goes on comes back at no reset yet,
+// whatever the shape: it tells nothing of it.
+func TestPauseDoesNotMakeAWindowSlide(t *testing.T) {
+	for seed := range 5 {
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.FixedWindowByClock,
+			Dialect:   heedtest.XRateLimit,
+			Rounding:  heedtest.RoundDown,
+			Policies:  []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}},
+			Phase:     time.Duration(seed) * 870 * time.Millisecond,
+			Latency:   heedtest.RoundTrip(5 * time.Millisecond),
+		}, 16, 20, nil}.play(t)
+		if tally.Refused > 2 { // one to see that resets are rounded down
+			t.Errorf("phase %d: %d refused", seed, tally.Refused)
+		}
+	}
+}
+
+// An origin that says how many are left, and neither of what nor until when.
+func TestBareCountOfNothingLeftIsPassedAsOftenAsItCanBe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := rate.NewLimiter(10, 20)
+		accepted, refused := 0, 0
+		tr := quiet(t, baseFunc(func(req *http.Request) (*http.Response, error) {
+			time.Sleep(time.Millisecond)
+			resp := answer(200, "X-RateLimit-Remaining", "0")
+			if limiter.Allow() {
+				resp.Header.Set("X-RateLimit-Remaining", fmt.Sprint(int(limiter.Tokens())))
+				accepted++
+			} else {
+				resp.StatusCode = 429
+				refused++
+			}
+			resp.Request = req
+			return resp, nil
+		}), heed.Limits{})
+		c := tr.Client()
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); {
+			resp, err := c.Get(example)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+		}
+		if accepted < 400 || refused > 12 {
+			t.Errorf("%d accepted of 620, %d refused", accepted, refused)
+		}
+	})
 }

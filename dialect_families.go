@@ -1,0 +1,68 @@
+package heed
+
+import (
+	"net/http"
+	"strings"
+	"time"
+)
+
+// plain is the trio of limit, remaining and reset behind a prefix, with what
+// some send beside it.
+func plain(prefix string, window time.Duration) QuotaFields {
+	return QuotaFields{
+		Limit:      prefix + "Limit " + prefix + "Max " + prefix + "Total",
+		Remaining:  prefix + "Remaining",
+		Used:       prefix + "Used " + prefix + "Observed",
+		Reset:      prefix + "Reset " + prefix + "Resettime " + prefix + "Next",
+		ResetAfter: prefix + "Reset-After",
+		RetryAfter: prefix + "Retry-After " + prefix + "Retryafter " + prefix + "Retry-After-Seconds " + prefix + "Retry-After-Milliseconds",
+		Interval: prefix + "Interval-Milliseconds " + prefix + "Interval " + prefix + "Interval-Seconds " +
+			prefix + "Window " + prefix + "Duration",
+		Rate:   prefix + "Fillrate " + prefix + "Rate",
+		Window: window,
+	}
+}
+
+// suffixed is the trio with the dimension at its end.
+func suffixed(prefix string) QuotaFields {
+	return QuotaFields{
+		Limit: prefix + "Limit-*", Remaining: prefix + "Remaining-*", Used: prefix + "Used-*", Reset: prefix + "Reset-*",
+	}
+}
+
+// named is the trio with one known dimension at its end.
+func named(prefix, dim string, unit Unit, window time.Duration) QuotaFields {
+	word := http.CanonicalHeaderKey(dim)
+	return QuotaFields{
+		Policy: dim, Unit: unit, Window: window,
+		Limit: prefix + "Limit-" + word, Remaining: prefix + "Remaining-" + word, Reset: prefix + "Reset-" + word,
+	}
+}
+
+// infixed is the trio with one known dimension before its end.
+func infixed(prefix, dim string, unit Unit, window time.Duration) QuotaFields {
+	prefix += http.CanonicalHeaderKey(dim) + "-"
+	return QuotaFields{
+		Policy: dim, Unit: unit, Window: window,
+		Limit: prefix + "Limit", Remaining: prefix + "Remaining", Reset: prefix + "Reset",
+	}
+}
+
+// alsoBare adds the name without "-Limit" that Zendesk gives the quota.
+func alsoBare(q QuotaFields) QuotaFields {
+	name, _, _ := strings.Cut(q.Limit, " ")
+	q.Limit += " " + strings.TrimSuffix(name, "-Limit")
+	return q
+}
+
+// perRoute says that every route has the quota to itself.
+func perRoute(q QuotaFields) QuotaFields {
+	q.PerRoute = true
+	return q
+}
+
+func trello(policy, prefix string) QuotaFields {
+	return QuotaFields{
+		Policy: policy, Limit: prefix + "Max", Remaining: prefix + "Remaining", Interval: prefix + "Interval-Ms",
+	}
+}

@@ -1,0 +1,127 @@
+package heed_test
+
+import (
+	"net/http"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heedhttp/heed"
+)
+
+// A limiter is an origin on the loopback that decides by itself what it accepts.
+type limiter struct {
+	mu                sync.Mutex
+	accepts           func(r *http.Request, now time.Time, h http.Header) bool
+	accepted, refused int
+}
+
+func (l *limiter) RoundTrip(r *http.Request) (*http.Response, error) {
+	time.Sleep(100 * time.Microsecond)
+	l.mu.Lock()
+	now := time.Now()
+	resp := answer(http.StatusOK, "Date", now.UTC().Format(http.TimeFormat))
+	if l.accepts(r, now, resp.Header) {
+		l.accepted++
+	} else {
+		l.refused++
+		resp.StatusCode = http.StatusTooManyRequests
+	}
+	l.mu.Unlock()
+	time.Sleep(100 * time.Microsecond)
+	resp.Request = r
+	return resp, nil
+}
+
+// ask has 16 goroutines ask for URLs, in turn, for a while.
+func (l *limiter) ask(t *testing.T, length time.Duration, urls ...string) {
+	tr := quiet(t, l, heed.Limits{})
+	c := tr.Client()
+	end := time.Now().Add(length)
+	var busy sync.WaitGroup
+	for range 16 {
+		busy.Go(func() {
+			for i := 0; time.Now().Before(end); i++ {
+				resp, err := c.Get(urls[i%len(urls)])
+				if err != nil {
+					return // the registry was closed
+				}
+				resp.Body.Close()
+			}
+		})
+	}
+	time.Sleep(time.Until(end))
+	tr.Registry.Close()
+	busy.Wait()
+}
+
+// A window begins with the first request in it.
+type window struct {
+	quota  int
+	length time.Duration
+	used   int
+	end    time.Time
+}
+
+func (w *window) take(now time.Time) bool {
+	if !now.Before(w.end) {
+		w.used, w.end = 0, now.Add(w.length)
+	}
+	w.used++
+	return w.used <= w.quota
+}
+
+// announce says it as flask-limiter does.
+func (w *window) announce(h http.Header) {
+	h.Set("X-Ratelimit-Limit", strconv.Itoa(w.quota))
+	h.Set("X-Ratelimit-Remaining", strconv.Itoa(max(w.quota-w.used, 0)))
+	h.Set("X-Ratelimit-Reset", strconv.FormatInt(1+w.end.Unix(), 10))
+}
+
+// Several limits of which an answer shows but one, the first or the one that
+// refuses, are not one whose quota changes all the time.
+func TestLimitsWithoutNamesAreToldApart(t *testing.T) {
+	for phase := range 10 {
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(time.Duration(phase)*100*time.Millisecond + 37*time.Millisecond)
+			long, short := window{quota: 50, length: 5 * time.Second}, window{quota: 15, length: time.Second}
+			l := &limiter{accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
+				one, other := long.take(now), short.take(now)
+				if !other {
+					short.announce(h)
+				} else {
+					long.announce(h)
+				}
+				return one && other
+			}}
+			l.ask(t, 30*time.Second, "http://origin.test/")
+			if l.refused > 16 { // what was in flight, once
+				t.Errorf("phase %d: %d refused", phase, l.refused)
+			}
+			if l.accepted < 220 {
+				t.Errorf("phase %d: %d accepted of 300", phase, l.accepted)
+			}
+		})
+	}
+}
+
+// Limits of their own for two routes are not two limits of each.
+func TestLimitOfAnotherRouteIsNotToldApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		many, few := window{quota: 100, length: 5 * time.Second}, window{quota: 5, length: 5 * time.Second}
+		l := &limiter{accepts: func(r *http.Request, now time.Time, h http.Header) bool {
+			w := &many
+			if r.URL.Path == "/few" {
+				w = &few
+			}
+			defer w.announce(h)
+			return w.take(now)
+		}}
+		l.ask(t, 30*time.Second, "http://origin.test/many", "http://origin.test/few")
+		if l.accepted < 50 {
+			t.Errorf("%d accepted, %d refused", l.accepted, l.refused)
+		}
+	})
+}
