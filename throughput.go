@@ -91,11 +91,9 @@ func (t *throughput) refused(start time.Time, usual, through float64) {
 	case tooFast > t.low && cycles && (t.bunches || t.pressed >= 4*t.gathered):
 		before := t.pressed - t.cycle - int64(tooFast*usual) // those in flight came after the one refused
 		t.low = max(t.low, least, t.at(before))
-		switch t.climb /= 4; {
-		case t.climb >= slowly:
-		case tooFast > 2*t.low: // it rose so steeply that this tells little
-			t.climb = slowly
-		default:
+		if t.climb > slowly || tooFast > 2*t.low { // it rose so steeply that this tells little
+			t.climb = max(t.climb/4, slowly)
+		} else {
 			t.climb = 0
 		}
 	case tooFast > t.low: // a bucket may have held what was accepted at so high a pace
