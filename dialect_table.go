@@ -438,6 +438,7 @@ var dialectTable = []Dialect{
 			{
 				Limit: "Ratelimit-Limit", Remaining: "Ratelimit-Remaining",
 				Reset: "Ratelimit-Reset Ratelimit-Resettime", ResetAfter: "Ratelimit-Reset-After",
+				RetryAfter: "Ratelimit-Retry-After Ratelimit-Retryafter",
 			},
 			{
 				Limit:     "Ratelimit-Limit-* Ratelimit-*-Limit",

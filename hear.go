@@ -210,6 +210,9 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 	if lim.Reset >= 0 {
 		if s.policy.Window == 0 && (lim.Remaining != 0 || s.habit.onRefusals) { // a window is as long as the longest wait for its end
 			s.infer(usual(&lim, grain))
+			if gap := now.Add(lim.Reset).Sub(s.resetSaid).Round(max(grain, 1)); s.habit.onRefusals && gap > s.terms.Window && gap <= 4*s.terms.Window {
+				s.infer(gap, 0) // no longer than from one end to the next, and refusals come late in it
+			}
 		}
 		s.resetSaid = now.Add(min(lim.Reset, p.origin.limits.MaxRetryAfter))
 	}

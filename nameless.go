@@ -24,13 +24,12 @@ func (p *partition) tellApart(now time.Time, pm *Permit, a *Announcement) *Annou
 		return a
 	}
 	pol := a.Policies[i]
-	bucket, name := p.bucketOf(pm, a, "", pol.PartitionKey), strconv.FormatInt(pol.Quota, 10)
-	s := p.slotIn(bucket, "", pol.PartitionKey)
-	switch {
-	case s == nil, s.said.Quota == pol.Quota:
-	case p.slotIn(bucket, name, pol.PartitionKey) != nil,
-		a.Refused && a.exhausts("") && s.remaining(now) > 0 && p.teller.sameRoute(pm):
-		return a.calling(i, name)
+	bucket := p.bucketOf(pm, a, "", pol.PartitionKey)
+	if s := p.slotIn(bucket, "", pol.PartitionKey); s != nil && s.said.Quota != pol.Quota {
+		name := strconv.FormatInt(pol.Quota, 10)
+		if p.slotIn(bucket, name, pol.PartitionKey) != nil || a.Refused && a.exhausts("") && s.remaining(now) > 0 && p.teller.sameRoute(pm) {
+			return a.calling(i, name)
+		}
 	}
 	if !a.Refused {
 		p.teller = teller{pm.method, pm.path}

@@ -61,23 +61,25 @@ func (l *ledger) learnNewest(now time.Time, p *Policy, s *statement) {
 	n := &l.newest
 	named := now.Add(s.reset)
 	switch {
-	case l.shape != shapeUnknown || s.remaining <= 0 || s.reset < 0 || p.Window <= 3*s.resolution: // says nothing of it
+	case l.shape != shapeUnknown || s.remaining <= 0 || s.reset < 0 || p.Window <= 3*s.resolution || s.fills(p): // says nothing of it
 		return
-	case (s.reset-p.Window).Abs() > s.resolution, n.count == 0, s.remaining >= n.left, now.Sub(n.at) > p.Window/4:
-		*n = newest{left: s.remaining, named: named}
+	case (s.reset - p.Window).Abs() > s.resolution, p.Window != n.window, s.remaining >= n.left, now.Sub(n.at) > p.Window/4:
+		*n = newest{window: p.Window, left: s.remaining, since: now, named: named}
 	}
 	n.count, n.at = n.count+1, now
-	if n.count > convinced && named.Sub(n.named) > s.resolution+s.resolution/4 { // more than rounding can hide
+	if moved := min(now.Sub(n.since), named.Sub(n.named)); n.count > convinced && moved > s.resolution+s.resolution/4 { // more than rounding can hide
 		l.shape, l.atNewest = shapeSliding, true
 	}
 }
 
 // newest is what answers in a row said that name a reset a window from now.
 type newest struct {
-	count int
-	at    time.Time // when the last of them came
-	left  int64     // said by the first of them …
-	named time.Time // … and the instant it named
+	count  int
+	since  time.Time     // when the first of them came …
+	left   int64         // … what it said is left …
+	named  time.Time     // … and the instant it named
+	at     time.Time     // when the last of them came
+	window time.Duration // as it was known to all of them
 }
 
 // learnShape finds out how the quota comes back, from what the answer to c

@@ -1,7 +1,10 @@
 package heed_test
 
 import (
+	"net/http"
+	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/heedhttp/heed/heedtest"
@@ -23,5 +26,36 @@ func TestWindowsWhoseEndsAreCutOffAreNotTakenForShorterOnes(t *testing.T) {
 		if tally.Accepted < 240 {
 			t.Errorf("phase %d: %d accepted of 300", phase, tally.Accepted)
 		}
+	}
+}
+
+// A policy that only refusals announce, late in its windows, is known by how far
+// apart their ends are.
+func TestWindowsThatOnlyRefusalsTellOfAreKeptToFromTheSecondOn(t *testing.T) {
+	for phase := range 10 {
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(time.Duration(phase)*500*time.Millisecond + 37*time.Millisecond)
+			const quota, length = 50, 5
+			used, turn := 0, int64(0)
+			l := &limiter{accepts: func(_ *http.Request, now time.Time, h http.Header) bool { // as rack-attack does
+				if n := now.Unix() / length; n != turn {
+					used, turn = 0, n
+				}
+				if used++; used <= quota {
+					return true
+				}
+				h.Set("Ratelimit-Limit", strconv.Itoa(quota))
+				h.Set("Ratelimit-Remaining", "0")
+				h.Set("Ratelimit-Reset", strconv.FormatInt((turn+1)*length, 10))
+				return false
+			}}
+			l.ask(t, time.Minute, "http://origin.test/")
+			if l.refused > 20 { // what was in flight, and at the end of the second window
+				t.Errorf("phase %d: %d refused", phase, l.refused)
+			}
+			if l.accepted < 520 {
+				t.Errorf("phase %d: %d accepted of 600", phase, l.accepted)
+			}
+		})
 	}
 }
