@@ -100,7 +100,7 @@ func (p *partition) accepted(now time.Time, pm *Permit, told bool) {
 func (p *partition) openOn(now time.Time, pm *Permit, told, cached bool) {
 	open := func(o *opening, l *lane, serial uint32) {
 		if o.contact || !cached {
-			o.well(now, serial, told || o.contact && !cached && p.bounded(l))
+			o.well(now, pm.start, serial, told || o.contact && !cached && p.bounded(l))
 		}
 	}
 	open(&p.opening, pm.lane, pm.serial)

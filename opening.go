@@ -5,20 +5,31 @@ import "time"
 // An opening lets few requests go unanswered at first and more as answers
 // come back well: one ahead on first contact with an origin, after a pause
 // and after a reset; two once that is answered, four after the next round,
-// and so on, or all at once when an answer says what remains.
+// and so on, or all at once when an answer says what remains. An origin near
+// by, where rounds take no time, is not met in a rush: a limit that nobody
+// announces costs what is in flight when it is found.
 type opening struct {
-	limit   int       // requests of this opening that may be unanswered; 0: wide open
-	serial  uint32    // tells this opening's requests from an earlier one's
-	flying  int       // of this opening, unanswered
-	since   time.Time // when the latest step was taken, or the first request after it went
-	used    bool      // a request went since the latest step
-	scouted bool      // an answer came back well: the origin was met
-	contact bool      // on first contact: nobody was refused
+	limit   int           // requests of this opening that may be unanswered; 0: wide open
+	serial  uint32        // tells this opening's requests from an earlier one's
+	flying  int           // of this opening, unanswered
+	since   time.Time     // when the latest step was taken, or the first request after it went
+	used    bool          // a request went since the latest step
+	scouted bool          // an answer came back well: the origin was met
+	contact bool          // on first contact: nobody was refused
+	double  int           // limit at the end of the present round …
+	round   time.Time     // … which began here
+	quick   time.Duration // the quickest answer
 }
 
 // wideOpen is the number of unanswered requests at which an opening has
 // nothing left to prove.
 const wideOpen = 1024
+
+const (
+	nearBy       = 5 * time.Millisecond  // round trips shorter than this are
+	leastRound   = 20 * time.Millisecond // how long a round takes there, at least …
+	leastInTrips = 200                   // … or so many of the quickest round trips, where that is less
+)
 
 // start begins anew with one request. An opening that waits for its first
 // answer goes on as it is.
@@ -79,18 +90,36 @@ func (o *opening) gone(serial uint32) {
 	}
 }
 
-// well says that a request of this opening was answered well; told, that the
-// answer said what remains.
-func (o *opening) well(now time.Time, serial uint32, told bool) {
+// well says that a request of this opening, sent at start, was answered well;
+// told, that the answer said what remains.
+func (o *opening) well(now, start time.Time, serial uint32, told bool) {
 	if o.limit == 0 || serial != o.serial {
 		return
+	}
+	if trip := now.Sub(start); !o.scouted || trip < o.quick {
+		o.quick = trip
 	}
 	o.scouted = true
 	if told {
 		o.limit = 0
 		return
 	}
-	o.step(now)
+	if !o.rushes(now) {
+		o.step(now)
+	}
+}
+
+// rushes reports whether on first contact another round would begin too soon
+// after the one before it.
+func (o *opening) rushes(now time.Time) bool {
+	if !o.contact || o.limit < o.double {
+		return false
+	}
+	if o.limit > 1 && o.quick < nearBy && now.Sub(o.round) < min(leastRound, leastInTrips*o.quick) {
+		return true
+	}
+	o.double, o.round = 2*o.limit, now
+	return false
 }
 
 // step lets one more go unanswered: where every answer does, that is twice as

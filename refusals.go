@@ -26,15 +26,15 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 	hint := hintOf(a, o.limits.IgnoreHeaders)
 	limit := l == nil && !p.explains(a) && p.suspects(now, pm, status)
 	if limit {
-		p.learnRefused(now, pm, fresh, hint > 0, whole && hint > 0)
+		p.learnRefused(now, pm, fresh, hint, whole)
 	}
 	switch {
 	case hint > 0:
 		p.refusedUntil(now, pm, hint, fresh, whole, b.n, a, l, counted)
 	case p.inFlightLearned() != nil:
 		// It goes again when another one ends.
-	case limit && p.learner.low > 0:
-		if wait := p.learner.pauseFor(now, b.n); fresh && p.pause.extend(now.Add(wait)) {
+	case limit && p.learner.rate.low > 0:
+		if wait := p.learner.pauseFor(b.n); fresh && p.pause.extend(now.Add(wait)) {
 			p.opening.restart(now)
 			p.paused(now, Event{Cause: CausePolicy, Policy: learnedPolicy, Wait: wait, InARow: b.n})
 		}
@@ -231,5 +231,5 @@ func (p *partition) unpause(now time.Time) {
 // is in doubt whether more than one path is being refused, and a asks for
 // another one, or whether it was only for too many at once.
 func (p *partition) passesDoubt(a *ask) bool {
-	return p.pause.doubtful && !p.pause.tried && (p.learner.testing && p.unanswered == 0 || a.path != p.pause.path)
+	return p.pause.doubtful && !p.pause.tried && (p.learner.crowd.testing && p.unanswered == 0 || a.path != p.pause.path)
 }

@@ -99,3 +99,61 @@ func TestOpeningGoesOnWithoutGoodAnswers(t *testing.T) {
 		})
 	}
 }
+
+// peaksOver has many goroutines ask an origin as fast as they can over round
+// trips of this length, and returns the most that were under way in each of the
+// first spans of time.
+func peaksOver(t *testing.T, trip, span time.Duration, spans int) []int {
+	t.Helper()
+	peaks := make([]int, spans)
+	var mu sync.Mutex
+	now, began := 0, time.Now()
+	tr := &heed.Transport{Registry: newRegistry(t, heed.Config{}), Base: respond(func(*http.Request) *http.Response {
+		mu.Lock()
+		now++
+		if i := int(time.Since(began) / span); i < spans {
+			peaks[i] = max(peaks[i], now)
+		}
+		mu.Unlock()
+		time.Sleep(trip)
+		mu.Lock()
+		now--
+		mu.Unlock()
+		return reply(200, "")
+	})}
+	var all sync.WaitGroup
+	for range 64 {
+		all.Go(func() {
+			for time.Since(began) < time.Duration(spans)*span {
+				sendOne(t, tr, get(t.Context(), site))
+			}
+		})
+	}
+	all.Wait()
+	return peaks
+}
+
+// Where a round trip takes no time, doubling with each would have all of them
+// in flight before the first limit could be met.
+func TestOriginNearByIsNotOpenedInARush(t *testing.T) {
+	for _, c := range []struct {
+		trip, span time.Duration
+		want       []int
+	}{
+		{200 * time.Microsecond, 20 * time.Millisecond, []int{2, 4, 8, 16, 32, 64, 64}},
+		{4 * time.Millisecond, 20 * time.Millisecond, []int{2, 4, 8, 16, 32, 64, 64}},
+		{20 * time.Microsecond, 4 * time.Millisecond, []int{2, 4, 8, 16, 32, 64, 64}},
+		{5 * time.Millisecond, 5 * time.Millisecond, []int{1, 2, 4, 8, 16, 32, 64, 64}},
+		{100 * time.Millisecond, 100 * time.Millisecond, []int{1, 2, 4, 8, 16, 32, 64, 64}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			got := peaksOver(t, c.trip, c.span, len(c.want))
+			for i, want := range c.want {
+				if got[i] > want || got[i] < want/2 || c.trip >= 5*time.Millisecond && got[i] != want {
+					t.Errorf("%v on the way: at most %v in flight in spans of %v, want %v", c.trip, got, c.span, c.want)
+					break
+				}
+			}
+		})
+	}
+}

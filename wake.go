@@ -136,7 +136,7 @@ func (p *partition) wakeAfter(v *verdict) {
 // asks for another path.
 func (p *partition) next(now time.Time, q *queue) *waiter {
 	head := q.head()
-	if head == nil || !p.pause.doubtful || p.pause.tried || p.learner.testing || !p.pause.holds(now) {
+	if head == nil || !p.pause.doubtful || p.pause.tried || p.learner.crowd.testing || !p.pause.holds(now) {
 		return head
 	}
 	found := head

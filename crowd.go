@@ -1,0 +1,151 @@
+package heed
+
+import (
+	"math"
+	"time"
+)
+
+// A crowd is how many requests in flight a limit that nobody announces allows.
+// Half of what was in flight at the first refusal is tried, and from there one
+// more at a time.
+type crowd struct {
+	testing bool    // whether it is such a limit: one request is sent alone to see
+	tooMany int64   // in flight when the first was refused …
+	guess   int64   // … and what was tried first in place of it
+	stood   bool    // the guess, or what it was cut down to, did for two rounds
+	most    int64   // in flight in this cycle …
+	often   int64   // … and how many requests that were the last of so many were accepted
+	pressed int64   // accepted with so many while others were waiting
+	patient int64   // accepted requests before one more is tried; 0: none has failed yet
+	usual   float64 // logarithm of the seconds that accepted requests take, for the most part; 0: not known
+}
+
+const (
+	oneMoreCost = 110  // accepted requests over which a refusal is to be spread
+	apart       = 1.04 // times as far apart as evenly is: one that comes as another leaves may be too early
+	fewAtOnce   = 16   // in flight: with so few, chance decides how many meet at the origin
+)
+
+// accepted takes in that a request was accepted that took so long, and was one
+// of so many in flight when it went.
+func (c *crowd) accepted(took time.Duration, inFlight int64) {
+	// The mean of the logarithm is near the median, which few slow answers hardly move.
+	x := math.Log(max(took, time.Microsecond).Seconds())
+	if c.usual == 0 {
+		c.usual = x
+	}
+	c.usual += (x - c.usual) / 8
+	if inFlight > c.most {
+		c.most, c.often = inFlight, 0
+	}
+	if inFlight == c.most {
+		c.often++
+	}
+}
+
+// trip is how many seconds requests take.
+func (c *crowd) trip() float64 { return math.Exp(c.usual) }
+
+// refused takes in the first refusal of a block, with so many in flight, and
+// reports whether that can have been too many: so few so often went well that it
+// cannot.
+func (c *crowd) refused(inFlight int64) bool {
+	c.tooMany = max(c.most, inFlight)
+	often := c.tooMany == c.most && c.most <= 4 && c.often >= 8*c.most
+	return c.tooMany > 1 && !often
+}
+
+// more reports, once, that one more may be tried: so many requests were accepted
+// with this many in flight.
+func (c *crowd) more(inFlight int64) bool {
+	c.pressed++
+	c.stood = c.stood || c.pressed >= 2*inFlight
+	patience := c.patient
+	if patience == 0 {
+		patience = 4 * inFlight
+	}
+	if c.pressed < patience {
+		return false
+	}
+	c.pressed = 0
+	return true
+}
+
+// fewer says that even so many were too many: at once, or once by chance.
+func (c *crowd) fewer(inFlight int64) {
+	if c.pressed < 2*inFlight {
+		c.patient = min(2*max(c.patient, oneMoreCost), 8*oneMoreCost)
+	} else {
+		c.patient = oneMoreCost
+	}
+}
+
+// inFlightLearned returns the slot of a learned limit in flight, nil where
+// there is none.
+func (p *partition) inFlightLearned() *slot {
+	return p.slot(SourceLearned, learnedPolicy, "", UnitConcurrentRequests)
+}
+
+// learnInFlight caps requests in flight.
+func (p *partition) learnInFlight(now time.Time) {
+	c := &p.learner.crowd
+	c.guess, c.pressed, c.stood = max(c.tooMany/2, 1), 0, false
+	s := newSlot(Policy{Name: learnedPolicy, Quota: c.guess, Unit: UnitConcurrentRequests}, SourceLearned)
+	for pm := p.inFlight.oldest; pm != nil; pm = pm.younger {
+		pm.charges = append(pm.charges, s.take(now, 1))
+	}
+	p.slots = append(p.slots, s)
+	p.news = true
+	p.emit(Event{Kind: EventLearned, Time: now, Policy: learnedPolicy, Quota: c.guess, Unit: UnitConcurrentRequests, Learned: true, Remaining: -1})
+}
+
+// oneMoreInFlight tries one more now and then. Where far more than were too many
+// are well, nothing limits them.
+func (p *partition) oneMoreInFlight(s *slot) {
+	c := &p.learner.crowd
+	if !c.more(s.policy.Quota) {
+		return
+	}
+	s.policy.Quota++
+	s.terms.Quota++
+	p.news = true
+	if s.policy.Quota > 16*c.tooMany {
+		p.unlearn()
+	}
+}
+
+// fewerInFlight takes in that a request was refused though no more were in flight
+// than the learned limit allows: one less, or half as many where the guess has not
+// stood yet. It reports false where it cannot have been for that, since
+// so many had been accepted.
+func (p *partition) fewerInFlight(s *slot) bool {
+	c := &p.learner.crowd
+	n, least := s.policy.Quota-1, c.guess/2
+	switch {
+	case s.policy.Quota > c.guess:
+		least = 0
+	case !c.stood:
+		n, least = s.policy.Quota/2, c.guess/4
+	case c.guess > fewAtOnce:
+		return false
+	}
+	if n < max(least, 1) {
+		return false
+	}
+	if s.policy.Quota, s.terms.Quota = n, n; c.stood {
+		c.fewer(n)
+	}
+	c.pressed = 0
+	return true
+}
+
+// spacing is how far apart requests go under a limit in flight: so that they are
+// evenly on their way. A strict rate may look like such a limit, and refuses
+// those that come together.
+func (p *partition) spacing() time.Duration {
+	s := p.inFlightLearned()
+	if s == nil || s.policy.Quota < 2 {
+		return 0
+	}
+	return time.Duration(apart * p.learner.crowd.trip() / float64(s.policy.Quota) * float64(time.Second))
+}

@@ -1,0 +1,211 @@
+package heed_test
+
+import (
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heedhttp/heed"
+	"github.com/heedhttp/heed/heedtest"
+)
+
+// learned returns the policies of an origin that were inferred from refusals.
+func learned(state heed.OriginState) (all []heed.PolicyState) {
+	for _, p := range state.Partitions[0].Policies {
+		if p.Source == heed.SourceLearned {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// Limits as servers have them that say nothing but no, near by.
+func TestHiddenRatesAreFoundByFewRefusals(t *testing.T) {
+	for name, c := range map[string]struct {
+		origin heedtest.Config
+		most   int64 // refused
+		least  int64 // accepted within a minute
+	}{
+		"10/s, burst 50":    {heedtest.Config{Algorithm: heedtest.LeakyBucket, Policies: []heedtest.Policy{{Quota: 10, Window: time.Second, Burst: 50}}}, 14, 570},
+		"20/s, burst 100":   {heedtest.Config{Algorithm: heedtest.TokenBucket, Policies: []heedtest.Policy{{Quota: 20, Window: time.Second, Burst: 100}}}, 20, 1170},
+		"50 per 5 s":        {heedtest.Config{Algorithm: heedtest.FixedWindow, Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}}, 24, 440},
+		"50 in any 5 s":     {heedtest.Config{Algorithm: heedtest.SlidingWindow, Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}}, 24, 400},
+		"10/s, burst 1000":  {heedtest.Config{Algorithm: heedtest.TokenBucket, Policies: []heedtest.Policy{{Quota: 10, Window: time.Second, Burst: 1000}}}, 30, 1400},
+		"100/s, burst 1000": {heedtest.Config{Algorithm: heedtest.TokenBucket, Policies: []heedtest.Policy{{Quota: 100, Window: time.Second, Burst: 1000}}}, 45, 6000},
+	} {
+		c.origin.Dialect, c.origin.Latency = heedtest.Silent, heedtest.RoundTrip(time.Millisecond)
+		windows := int(time.Minute / c.origin.Policies[0].Window)
+		tally, state := load{c.origin, 16, windows, nil}.play(t)
+		t.Logf("%s: %d accepted, %d refused", name, tally.Accepted, tally.Refused)
+		if tally.Refused > c.most || tally.Accepted < c.least {
+			t.Errorf("%s: %d accepted, want at least %d; %d refused, want at most %d", name, tally.Accepted, c.least, tally.Refused, c.most)
+		}
+		if len(learned(state)) != 1 {
+			t.Errorf("%s: learned %+v", name, learned(state))
+		}
+	}
+}
+
+// A Retry-After that is always a whole window costs one of them at the start.
+func TestPessimisticRetryAfterCostsLittle(t *testing.T) {
+	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.SlidingWindow, heedtest.TokenBucket} {
+		tally, _ := load{heedtest.Config{
+			Algorithm: algorithm, Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}, Dialect: heedtest.RetryAfterOnly,
+			RetryAfter: heedtest.RetryAfter{Mode: heedtest.RetryAfterWindow}, Latency: heedtest.RoundTrip(5 * time.Millisecond),
+		}, 16, 20, nil}.play(t)
+		t.Logf("%s: %d accepted, %d refused", algorithm, tally.Accepted, tally.Refused)
+		if tally.Refused > 20 || tally.Accepted < 900 {
+			t.Errorf("%s: %d accepted of 1000, %d refused", algorithm, tally.Accepted, tally.Refused)
+		}
+	}
+}
+
+// What a full bucket let through at first is no rate, which the second refusal
+// shows.
+func TestBurstIsNotTakenForTheRateForLong(t *testing.T) {
+	tally, _ := load{heedtest.Config{
+		Algorithm: heedtest.TokenBucket, Policies: []heedtest.Policy{{Quota: 10, Window: time.Second, Burst: 50}}, Dialect: heedtest.RetryAfterOnly,
+		Latency: heedtest.RoundTrip(5 * time.Millisecond),
+	}, 16, 20, nil}.play(t)
+	t.Logf("%d accepted, %d refused", tally.Accepted, tally.Refused)
+	if tally.Refused > 19 || tally.Accepted < 230 { // 13 of them in flight at first
+		t.Errorf("%d accepted of 250, %d refused", tally.Accepted, tally.Refused)
+	}
+}
+
+// Requests that overlap at the server for half the time they take can be twice
+// as many as it allows at once, if they are evenly on their way.
+func TestHiddenCapOnConcurrencyIsUsedUp(t *testing.T) {
+	for _, trip := range []time.Duration{time.Millisecond, 50 * time.Millisecond} {
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.Concurrency, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: 4, Window: 200 * trip}}, Latency: heedtest.RoundTrip(trip),
+		}, 64, 20, nil}.play(t)
+		t.Logf("%v: %d accepted, %d refused", trip, tally.Accepted, tally.Refused)
+		if most := int64(20 * 200 * 8); tally.Accepted < most*90/100 || tally.Refused > tally.Accepted/100 {
+			t.Errorf("%v: %d accepted of %d, %d refused", trip, tally.Accepted, most, tally.Refused)
+		}
+	}
+}
+
+func TestHiddenLimitThatIsCutAndRaisedIsFollowed(t *testing.T) {
+	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.TokenBucket} {
+		policy := heedtest.Policy{Quota: 50, Window: 5 * time.Second}
+		var cut, raised heedtest.Tally
+		load{heedtest.Config{Algorithm: algorithm, Dialect: heedtest.Silent, Policies: []heedtest.Policy{policy}, Latency: heedtest.RoundTrip(5 * time.Millisecond)}, 16, 100,
+			func(o *heedtest.Origin, _ *heed.Registry) {
+				set := func(quota int64, after time.Duration) heedtest.Tally {
+					policy.Quota = quota
+					o.SetPolicies(policy)
+					o.ResetTally()
+					time.Sleep(after)
+					before := o.Tally()
+					time.Sleep(time.Minute)
+					tally := o.Tally()
+					tally.Accepted -= before.Accepted
+					return tally
+				}
+				time.Sleep(57 * time.Second)
+				cut = set(10, 30*time.Second)
+				raised = set(50, 4*time.Minute)
+			}}.play(t)
+		t.Logf("%s: cut: %d accepted, %d refused; raised: %d accepted, %d refused", algorithm, cut.Accepted, cut.Refused, raised.Accepted, raised.Refused)
+		if cut.Accepted < 90 || cut.Refused > 20 {
+			t.Errorf("%s: cut: %d accepted of 120 in a minute, %d refused", algorithm, cut.Accepted, cut.Refused)
+		}
+		if raised.Accepted < 480 || raised.Refused > 30 {
+			t.Errorf("%s: raised: %d accepted of 600 in a minute, %d refused", algorithm, raised.Accepted, raised.Refused)
+		}
+	}
+}
+
+func TestHiddenLimitIsForgottenOnceItIsGone(t *testing.T) {
+	policy := heedtest.Policy{Quota: 50, Window: 5 * time.Second}
+	var known, left []heed.PolicyState
+	load{heedtest.Config{Algorithm: heedtest.FixedWindow, Dialect: heedtest.Silent, Policies: []heedtest.Policy{policy}, Latency: heedtest.RoundTrip(50 * time.Millisecond)}, 16, 54,
+		func(o *heedtest.Origin, r *heed.Registry) {
+			time.Sleep(30 * time.Second)
+			known = learned(r.Snapshot()[0])
+			policy.Quota = 1_000_000
+			o.SetPolicies(policy)
+			time.Sleep(4 * time.Minute)
+			left = learned(r.Snapshot()[0])
+		}}.play(t)
+	if len(known) != 1 || len(left) != 0 {
+		t.Errorf("learned %+v, and %+v are left once nothing limits any more", known, left)
+	}
+}
+
+// The rate an event tells of is the one that is kept to, a little below.
+func TestEventTellsTheLearnedRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told heed.Event
+		r := newRegistry(t, heed.Config{OnEvent: func(e heed.Event) {
+			if e.Kind == heed.EventLearned && e.Learned {
+				told = e
+			}
+		}})
+		o := heedtest.NewOrigin(heedtest.Config{
+			Algorithm: heedtest.TokenBucket, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}, Latency: heedtest.RoundTrip(5 * time.Millisecond),
+		})
+		tr := &heed.Transport{Registry: r, Base: o}
+		for seen := (heed.Event{}); time.Since(o.Tally().FirstArrival) < time.Minute || o.Tally().Requests < 100; {
+			sendOne(t, tr, get(t.Context(), site))
+			if told == seen {
+				continue
+			}
+			seen = told
+			rate := float64(told.Quota) / told.Window.Seconds()
+			p := learned(r.Snapshot()[0])[0]
+			if kept := 1 / p.Window.Seconds(); told.Unit != heed.UnitRequests || kept < 0.95*rate || kept > 1.1*rate {
+				t.Errorf("told %d per %v, kept to one per %v", told.Quota, told.Window, p.Window)
+			}
+		}
+		if told.Quota == 0 {
+			t.Error("no rate learned")
+		}
+	})
+}
+
+// What a client that asks now and then got by the time of a chance refusal is its
+// own pace. It is no limit to it later.
+func TestOwnPaceIsNoLimitForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sent := 0
+		tr := quiet(t, respond(func(*http.Request) *http.Response {
+			time.Sleep(10 * time.Millisecond)
+			if sent++; sent == 60 || sent == 61 {
+				return reply(429, "", "Retry-After: 1")
+			}
+			return reply(200, "")
+		}), heed.Limits{})
+		for range 60 { // one a second
+			sendOne(t, tr, get(t.Context(), site))
+			time.Sleep(time.Second)
+		}
+		began := time.Now()
+		for range 600 { // and then as many as go
+			sendOne(t, tr, get(t.Context(), site))
+		}
+		if took := time.Since(began); took > 3*time.Minute {
+			t.Errorf("600 requests took %v", took)
+		}
+	})
+}
+
+// Where a bucket has the next unit by the time one request goes alone to see, its
+// rate looks like a cap in flight.
+func TestRateThatLooksLikeACapInFlightIsFound(t *testing.T) {
+	for _, trip := range []time.Duration{60 * time.Millisecond, 100 * time.Millisecond, 150 * time.Millisecond} {
+		for _, burst := range []int64{5, 20, 50} {
+			tally, _ := load{heedtest.Config{
+				Algorithm: heedtest.TokenBucket, Policies: []heedtest.Policy{{Quota: 10, Window: time.Second, Burst: burst}}, Dialect: heedtest.Silent,
+				Latency: heedtest.RoundTrip(trip),
+			}, 16, 100, nil}.play(t)
+			t.Logf("%v, burst %d: %d accepted, %d refused", trip, burst, tally.Accepted, tally.Refused)
+			if most := 1000 + burst; tally.Refused > 60 || tally.Accepted < most*85/100 {
+				t.Errorf("%v, burst %d: %d accepted of %d, %d refused", trip, burst, tally.Accepted, most, tally.Refused)
+			}
+		}
+	}
+}

@@ -1,0 +1,176 @@
+package heed
+
+import (
+	"math"
+	"time"
+)
+
+// A throughput is what a limit that nobody announces lets through: its rate,
+// as far as is known, and the pace at which more is looked for.
+//
+// Whatever its algorithm, such a limit lets through a burst at once, and its
+// rate from then on. So its rate is at least
+//
+//   - what was accepted from one refusal to a later one, over that time: at both
+//     nothing was left;
+//   - what was accepted in any time before a refusal, less the burst, over that
+//     time. The burst is no more than what was accepted before the first refusal.
+//
+// At the first refusal neither is known, and the rate is taken to be what was
+// accepted until then over the time until the next was: right for a window, and too
+// much for a bucket, which the second refusal shows.
+//
+// Requests go evenly, a little below that rate. How long they stay there depends
+// on what an attempt at more costs; then the pace rises until the next refusal, and
+// the rate is taken to be what the pace was one cycle before. A first measure
+// that may be far too low, because it was heed that chose how long to wait, is
+// left at once.
+type throughput struct {
+	low   float64 // requests per second; 0: none learned
+	climb float64 // doublings of the pace per cycle where low may be far too low; 0: it is not
+
+	cycle    int64 // requests accepted in the cycle of the first measure: a burst, or a window
+	cost     int64 // accepted requests to spread the cost of an attempt at more over
+	pressed  int64 // accepted since the latest reopening while others were waiting
+	gathered int64 // what a bucket may have held at the latest reopening
+	bunches  bool  // units come many at a time, as in a window
+
+	total int64  // accepted, ever
+	burst int64  // of them, those before the first reopening
+	zeros []mark // the latest refusals that began a block, the last one first
+	marks []mark // instants since the first of them …
+	next  int    // … the oldest of them, once there are all
+}
+
+// A mark is how many requests had been accepted by an instant.
+type mark struct {
+	at time.Time
+	n  int64
+}
+
+const (
+	cautious    = 0.97 // the share of the rate that is used at first
+	backOff     = 0.8  // the share of a rate that is tried where it has proven unsafe
+	slowly      = 0.2  // doublings of the pace per cycle, where the rate is known
+	shortest    = 30   // requests: a shorter cycle counts as so long there, lest the pace jumps
+	few         = 8    // requests: one more or less makes a difference where there are fewer
+	attemptCost = 150  // accepted requests over which a refusal is to be spread …
+	waitCost    = 20   // … and over which one that might have been sent meanwhile
+	mostZeros   = 4
+	mostMarks   = 32
+)
+
+// accepted counts a request sent at an instant; pressed: others were waiting.
+func (t *throughput) accepted(start time.Time, pressed bool) {
+	if pressed {
+		t.pressed++
+	}
+	switch k := len(t.marks); {
+	case len(t.zeros) == 0:
+	case k < mostMarks:
+		t.marks = append(t.marks, mark{start, t.total})
+	case t.total-t.marks[(t.next+k-1)%k].n >= t.burst/4:
+		t.marks[t.next] = mark{start, t.total}
+		t.next = (t.next + 1) % k
+	}
+	t.total++
+}
+
+// refused takes in the refusal that begins a block, of a request sent at an
+// instant. usual is how many seconds a request takes, and through the rate at
+// which they were accepted since the latest reopening.
+func (t *throughput) refused(start time.Time, usual, through float64) {
+	least := t.least(start)
+	t.zeros = append([]mark{{start, t.total}}, t.zeros[:min(len(t.zeros), mostZeros-1)]...)
+	if t.low == 0 {
+		return
+	}
+	tooFast := t.pace()
+	cycles := t.pressed >= t.cycle // one at least
+	switch {
+	case tooFast > t.low && cycles && (t.bunches || t.pressed >= 4*t.gathered):
+		before := t.pressed - t.cycle - int64(tooFast*usual) // those in flight came after the one refused
+		t.low = max(t.low, least, t.at(before))
+		if t.climb > slowly || tooFast > 2*t.low { // it rose so steeply that this tells little
+			t.climb = max(t.climb/4, slowly)
+		} else {
+			t.climb = 0
+		}
+	case tooFast > t.low: // a bucket may have held what was accepted at so high a pace
+		t.low = max(t.low, least)
+		t.climb /= 2
+	case cycles: // a little too fast
+		t.low = max(min(t.low, least), min(0.95*tooFast, through))
+	case least < t.low: // a burst had been taken for the rate
+		t.low = max(least, t.low/8)
+	default: // it has become less
+		t.low *= backOff
+	}
+	if tooFast <= t.low {
+		t.low, t.climb = tooFast, 0
+	}
+	t.pressed = 0
+}
+
+// least is what the limit lets through at least, where a request sent at an
+// instant was refused.
+func (t *throughput) least(at time.Time) (rate float64) {
+	for _, z := range t.zeros {
+		n, d := t.total-z.n, at.Sub(z.at)
+		if n < few { // it may have been up to one more
+			n++
+		}
+		if d > 0 {
+			rate = float64(n) / d.Seconds()
+		}
+		if n >= few {
+			break
+		}
+	}
+	for _, m := range t.marks {
+		if d := at.Sub(m.at); d > 0 {
+			rate = max(rate, float64(t.total-m.n-t.burst)/d.Seconds())
+		}
+	}
+	return rate
+}
+
+// measured is the first measure: n requests in a time. The pace rises from there
+// on, by so many doublings in a cycle, where that may have been too long.
+func (t *throughput) measured(n int64, d time.Duration, climb float64) {
+	t.low, t.cycle, t.climb = rateOf(n, d), max(n, 2), climb
+}
+
+// reopened says that the limit lets through again after it was closed for so
+// long, and how many refusals the next attempt at more may cost.
+func (t *throughput) reopened(closed time.Duration, refusals float64) {
+	missed := t.low * closed.Seconds()
+	t.cost = int64(max(attemptCost*refusals, waitCost*missed))
+	t.gathered = min(t.burst, int64(missed))
+	t.pressed = 0
+}
+
+// pace is how fast requests go now, in requests per second.
+func (t *throughput) pace() float64 { return t.at(t.pressed) }
+
+// at is the pace when so many have been accepted under pressure.
+func (t *throughput) at(n int64) float64 {
+	switch {
+	case t.climb > 0:
+		return t.low * cautious * math.Exp2(min(t.climb*float64(n)/float64(t.cycle), 30))
+	case n < t.cost:
+		x := float64(n) / float64(t.cost)
+		return t.low * (cautious + (1-cautious)*x*x*x)
+	}
+	return t.low * math.Exp2(min(slowly*float64(n-t.cost)/float64(max(t.cycle, shortest)), 30))
+}
+
+// gone reports whether there can be no such limit any more: its rate was
+// exceeded by far, for long.
+func (t *throughput) gone() bool { return t.climb == 0 && t.pace() > 16*t.low }
+
+func rateOf(n int64, d time.Duration) float64 {
+	return float64(max(n, 1)) / max(d, time.Millisecond).Seconds()
+}
+
+func perUnit(r float64) time.Duration { return time.Duration(float64(time.Second) / r) }
