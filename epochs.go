@@ -16,7 +16,7 @@ func (l *ledger) until() time.Time {
 
 // turn begins a new epoch where the present one is over. It reports whether
 // requests that go now need to be confirmed by answers first: after a stop,
-// or where the quota is unknown.
+// at the first resets, or where the quota is unknown.
 func (l *ledger) turn(now time.Time, p *Policy) (probe bool) {
 	until := l.until()
 	if until.IsZero() && l.stated && !l.flows() && p.Window > 0 && now.Sub(l.said) >= p.Window {
@@ -35,7 +35,7 @@ func (l *ledger) turn(now time.Time, p *Policy) (probe bool) {
 	l.compare(p)
 	l.last = until
 	l.begin(stopped, 0)
-	return stopped || p.Quota == 0
+	return stopped || p.Quota == 0 || l.epoch < 3 // the first resets may have been rounded down
 }
 
 // begin begins an epoch of which nothing has been said, and to which so many of
@@ -73,7 +73,8 @@ func (l *ledger) sparing() bool { return l.byUse && l.ahead > 0 && !l.flows() }
 // wait behind it. Its answer will say that nothing is left, and no request
 // may start before the reset it names, which is rounded to whole seconds: so
 // it is sent when that rounding will cost nothing, a whole number of grains
-// before the reset, or where it is too late for that not in this epoch.
+// before the reset, or where it is too late for that not in this epoch. Where an
+// instant is named, it is when that may have been rounded up from: the answer shows.
 func (l *ledger) lastUnit(now time.Time, p *Policy) time.Time {
 	reset := l.opens
 	if l.shape == shapeSliding {
@@ -86,6 +87,10 @@ func (l *ledger) lastUnit(now time.Time, p *Policy) time.Time {
 		return latest(l.until(), now)
 	case l.shape == shapeSliding && (l.down || l.ahead > 0 || l.atNewest): // it always costs
 		return latest(reset, now)
+	}
+	// Rounded up: a window that began with its first request turns sooner.
+	if due := l.begun.Add(p.Window); due.Before(reset) && l.rounded > 2*l.quickest && l.rounded >= p.Window/10 {
+		return latest(latest(due, reset.Add(-l.rounded)), now)
 	}
 	ahead := reset.Sub(now) - l.quickest
 	if l.grain <= 0 || reset.Sub(now) <= 0 || p.Window > 0 && p.Quota*int64(l.grain) < int64(p.Window) {

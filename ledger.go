@@ -37,7 +37,9 @@ type ledger struct {
 	turns    time.Duration // … resets before
 	byUse    bool          // a window begins with the first request in it
 	inferred time.Duration // by how much the window may be too long, where it is one inferred from resets
-	grain    time.Duration // what resets are rounded to
+	grain    time.Duration // what resets are rounded to …
+	rounded  time.Duration // … and instants
+	begun    time.Time     // when the first answer of this epoch came
 	down     bool          // the origin was caught rounding resets down
 	zeros    int           // resets of 0 in a row
 	blind    time.Duration // how long to wait where nothing is left and no reset named …
@@ -275,9 +277,9 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 		l.zeros = 0
 	}
 	if s.reset >= 0 {
-		l.grain = s.resolution
+		l.grain, l.rounded = s.resolution, 0
 		if s.clock { // the instant is rounded, whenever it is named
-			l.grain = 0
+			l.grain, l.rounded = 0, s.resolution
 		}
 		l.noticeReset(now, start, c, p, s)
 		l.hearReset(now, start, s)
@@ -322,6 +324,9 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	}
 	if c.sent >= l.saidOf && p.Window > 0 {
 		l.base = (r+least)/2 + l.own.used(now, p.Window)
+	}
+	if !l.stated {
+		l.begun = now
 	}
 	if !l.stated || !l.flows() || c.sent >= l.saidOf {
 		l.said = now
