@@ -85,7 +85,7 @@ func (l *ledger) lastUnit(now time.Time, p *Policy) time.Time {
 	switch {
 	case l.sparing():
 		return latest(l.until(), now)
-	case l.shape == shapeSliding && (l.down || l.ahead > 0 || l.atNewest): // it always costs
+	case l.shape == shapeSliding && (l.down || l.ahead > 0 || l.atNewest || l.rounded > 2*l.quickest): // it always costs
 		return latest(reset, now)
 	}
 	// Rounded up: a window that began with its first request turns sooner.

@@ -69,11 +69,7 @@ func TestAnnouncedQuotasAreUsedUpWithoutARefusal(t *testing.T) {
 					if tally.Refused != 0 || tally.EarlyStanding != 0 {
 						t.Errorf("%d refused, %d early", tally.Refused, tally.EarlyStanding)
 					}
-					share := int64(95)
-					if dialect == heedtest.XRateLimitEpoch { // an instant in whole seconds is up to one too late
-						share = 80
-					}
-					if least := windows * quota * share / 100; tally.Accepted < least {
+					if least := int64(windows * quota * 95 / 100); tally.Accepted < least {
 						t.Errorf("%d accepted, want at least %d", tally.Accepted, least)
 					}
 				})
