@@ -17,16 +17,16 @@ type floor struct{ perMille, share float64 }
 // can decide.
 var notYet = map[string]floor{
 	"announced": {0.1, 0.985},
-	"rounded":   {2, 0.97},
-	"epoch":     {0.2, 0.98},
-	"policies":  {3, 0.97},
-	"sparse":    {25, 0.94},
+	"rounded":   {1, 0.98},
+	"epoch":     {0.2, 0.99},
+	"policies":  {0.5, 0.98},
+	"sparse":    {10, 0.96},
 	"refusals":  {6, 0.92},
 	"silent":    {18, 0.86},
-	"foreign":   {4, 0.95},
-	"four":      {25, 0.94},
-	"change":    {3, 0.94},
-	"cold":      {5, 0.97},
+	"foreign":   {3, 0.955},
+	"four":      {25, 0.955},
+	"change":    {1, 0.975},
+	"cold":      {1, 0.98},
 	"outage":    {50, 0.94}, // 0.955 now and then in the few that -short plays
 }
 
