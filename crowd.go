@@ -55,6 +55,12 @@ func (c *crowd) refused(inFlight int64) bool {
 	return c.tooMany > 1 && !often
 }
 
+// sudden reports whether the refusal came as soon as there were so many in flight,
+// and not after so many requests. With many it is the same.
+func (c *crowd) sudden(accepted int64) bool {
+	return c.tooMany > 1 && c.tooMany <= fewAtOnce && accepted <= 2*c.tooMany
+}
+
 // more reports, once, that one more may be tried: so many requests were accepted
 // with this many in flight.
 func (c *crowd) more(inFlight int64) bool {

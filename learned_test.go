@@ -209,3 +209,17 @@ func TestRateThatLooksLikeACapInFlightIsFound(t *testing.T) {
 		}
 	}
 }
+
+// A wait that is named does not make a rate of it.
+func TestCapInFlightIsFoundThoughItsRefusalsNameAWait(t *testing.T) {
+	const trip = 50 * time.Millisecond
+	tally, _ := load{heedtest.Config{
+		Algorithm: heedtest.Concurrency, Policies: []heedtest.Policy{{Quota: 4, Window: 20 * time.Second}},
+		Dialect: heedtest.RetryAfterOnly, RetryAfter: heedtest.RetryAfter{Mode: heedtest.RetryAfterConstant, Value: time.Second},
+		Latency: heedtest.RoundTrip(trip),
+	}, 16, 3, nil}.play(t)
+	possible := int64(4 * time.Minute / (trip / 2)) // the way back is no concern of the origin's
+	if tally.Accepted < possible*6/10 || tally.Refused > 40 {
+		t.Errorf("%d accepted of %d, %d refused", tally.Accepted, possible, tally.Refused)
+	}
+}

@@ -165,8 +165,9 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 func (p *partition) learnReopened(now, start time.Time) {
 	l := &p.learner
 	alone := l.crowd.testing && start.Sub(l.began) < p.patience() // later it may be for the time that has passed
+	sudden := l.timed && l.blocks == 0 && l.rate.low == 0 && l.crowd.sudden(l.accepted)
 	l.blocked, l.crowd.testing = false, false
-	if alone {
+	if alone || sudden {
 		p.learnInFlight(now)
 		return
 	}
