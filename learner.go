@@ -183,7 +183,7 @@ func (p *partition) learnReopened(now, start time.Time) {
 	switch {
 	case r.low > 0 && l.probes > 1: // closed for longer than a unit takes
 		r.low = min(r.low, rateOf(l.accepted, shut.Sub(l.since)))
-	case r.low == 0 && l.blocks < 2 && (l.accepted < enough || l.timed503):
+	case r.low == 0 && l.blocks < 2 && (l.accepted < enough && l.timed || l.timed503):
 		l.begin(start)
 		return // once is no evidence
 	case r.low == 0:
