@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/heedhttp/heed"
 )
 
 // Many that are under way when another client has used up what is left have waited
@@ -25,6 +27,29 @@ func TestManyRefusedAtOnceDoNotLengthenTheWaitForABareCount(t *testing.T) {
 		l.ask(t, 10*time.Minute, "http://origin.test/")
 		if l.accepted < 3000 || l.refused > 600 {
 			t.Errorf("%d accepted of 5400, %d refused", l.accepted, l.refused)
+		}
+	})
+}
+
+// Of a quota of one nothing is ever left: the reset that a refusal names is as far
+// from the last accepted request, not from the first.
+func TestWaitForABareCountIsMeasuredFromTheLastAccepted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &window{quota: 1, length: 2 * time.Second}
+		l := &limiter{accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
+			ok := w.take(now)
+			h.Set("X-RateLimit-Remaining", "0")
+			if !ok {
+				h.Set("X-RateLimit-Reset", strconv.Itoa(int((w.end.Sub(now)+time.Second-1)/time.Second)))
+			}
+			return ok
+		}}
+		tr := quiet(t, l, heed.Limits{})
+		for end := time.Now().Add(10 * time.Minute); time.Now().Before(end); {
+			sendOne(t, tr, get(t.Context(), site))
+		}
+		if l.accepted < 200 || l.refused > 20 {
+			t.Errorf("%d accepted of 300, %d refused", l.accepted, l.refused)
 		}
 	})
 }

@@ -337,7 +337,7 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 		return capped
 	}
 	again := !l.dry.IsZero()
-	if !again {
+	if !again || !s.refused { // until it was accepted something was left
 		l.dry = now
 	}
 	wait := s.reset
