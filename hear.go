@@ -210,10 +210,13 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 	if lim.Reset >= 0 {
 		if s.policy.Window == 0 && (lim.Remaining != 0 || s.habit.onRefusals) { // a window is as long as the longest wait for its end
 			s.infer(usual(&lim, grain))
-			if gap := now.Add(lim.Reset).Sub(s.resetSaid).Round(max(grain, 1)); s.habit.onRefusals && gap > s.terms.Window && gap <= 4*s.terms.Window {
+			gap := now.Add(lim.Reset).Sub(s.resetSaid).Round(max(grain, 1))
+			oneWindow := s.accepted()-s.usedThen <= s.policy.Quota // else there was an end between that nobody told of
+			if s.habit.onRefusals && oneWindow && gap > s.terms.Window && gap <= 4*s.terms.Window {
 				s.infer(gap, 0) // no longer than from one end to the next, and refusals come late in it
 			}
 		}
+		s.usedThen = s.accepted()
 		s.resetSaid = now.Add(min(lim.Reset, p.origin.limits.MaxRetryAfter))
 	}
 	if s.policy.Unit == UnitConcurrentRequests {

@@ -119,6 +119,30 @@ func TestHiddenLimitThatIsCutAndRaisedIsFollowed(t *testing.T) {
 	}
 }
 
+// Once it is over, a time in which hardly anything was accepted does not count
+// for long against a rate that was known.
+func TestOutageIsNotTakenForTheRateForLong(t *testing.T) {
+	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.TokenBucket} {
+		usual := heedtest.Policy{Quota: 50, Window: 5 * time.Second}
+		var accepted int64
+		load{heedtest.Config{Algorithm: algorithm, Dialect: heedtest.Silent, Policies: []heedtest.Policy{usual}, Latency: heedtest.RoundTrip(20 * time.Millisecond)}, 16, 600,
+			func(o *heedtest.Origin, _ *heed.Registry) {
+				time.Sleep(2 * time.Minute)
+				o.SetPolicies(heedtest.Policy{Quota: 1, Window: 10 * time.Minute})
+				time.Sleep(10 * time.Minute)
+				o.SetPolicies(usual)
+				time.Sleep(20 * time.Minute)
+				before := o.Tally()
+				time.Sleep(10 * time.Minute)
+				accepted = o.Tally().Accepted - before.Accepted
+			}}.play(t)
+		t.Logf("%s: %d accepted", algorithm, accepted)
+		if accepted < 5000 {
+			t.Errorf("%s: %d accepted of 6000 in ten minutes, long after it", algorithm, accepted)
+		}
+	}
+}
+
 func TestHiddenLimitIsForgottenOnceItIsGone(t *testing.T) {
 	policy := heedtest.Policy{Quota: 50, Window: 5 * time.Second}
 	var known, left []heed.PolicyState

@@ -182,7 +182,12 @@ func (p *partition) learnReopened(now, start time.Time) {
 	hit := r.zeros[0].at
 	switch {
 	case r.low > 0 && l.probes > 1: // closed for longer than a unit takes
-		r.low = min(r.low, rateOf(l.accepted, shut.Sub(l.since)))
+		if low := rateOf(l.accepted, shut.Sub(l.since)); low < r.low {
+			if low < r.low/2 { // it may have been an outage, which is over
+				r.climb = max(r.climb, steep(l.accepted))
+			}
+			r.low = max(low, r.low/8)
+		}
 	case r.low == 0 && l.blocks < 2 && (l.accepted < enough && l.timed || l.timed503):
 		l.begin(start)
 		return // once is no evidence

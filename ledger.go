@@ -99,14 +99,14 @@ type statement struct {
 
 // blindWait is how long to wait for more where an origin said that nothing is left
 // and neither until when nor of what window: half as long after each wait that was
-// enough, and twice as long after a refusal. What was too short is not tried again;
+// enough, and twice as long after one that was not. What was too short is not tried again;
 // where one request after the other is answered that nothing is left, nor is half as
 // long as is needed good enough.
 func (l *ledger) blindWait(refused, again bool) time.Duration {
 	switch {
 	case l.blind == 0:
 		l.blind = defaultMinBackoff
-	case refused:
+	case refused && again:
 		l.proven = l.blind
 		l.blind = min(2*l.blind, defaultMaxBackoff)
 	case again:
@@ -337,7 +337,7 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 		return capped
 	}
 	again := !l.dry.IsZero()
-	if !again {
+	if !again || !s.refused { // until it was accepted something was left
 		l.dry = now
 	}
 	wait := s.reset
@@ -356,6 +356,8 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 		if at, ok := l.own.back(now, 1, p.Window); ok {
 			wait = at.Sub(now)
 		}
+	case now.Before(l.closed): // it went before this wait: it does not tell whether that is enough
+		return capped
 	default:
 		wait = l.blindWait(s.refused, again)
 	}

@@ -15,11 +15,12 @@ import (
 type limiter struct {
 	mu                sync.Mutex
 	accepts           func(r *http.Request, now time.Time, h http.Header) bool
+	way               time.Duration // there and, as long, back; on top of a little
 	accepted, refused int
 }
 
 func (l *limiter) RoundTrip(r *http.Request) (*http.Response, error) {
-	time.Sleep(100 * time.Microsecond)
+	time.Sleep(100*time.Microsecond + l.way)
 	l.mu.Lock()
 	now := time.Now()
 	resp := answer(http.StatusOK, "Date", now.UTC().Format(http.TimeFormat))
@@ -30,7 +31,7 @@ func (l *limiter) RoundTrip(r *http.Request) (*http.Response, error) {
 		resp.StatusCode = http.StatusTooManyRequests
 	}
 	l.mu.Unlock()
-	time.Sleep(100 * time.Microsecond)
+	time.Sleep(100*time.Microsecond + l.way)
 	resp.Request = r
 	return resp, nil
 }

@@ -50,7 +50,9 @@ type slot struct {
 	habit     habit     // of announcing it
 	estimate  int64     // content-bytes: what a request is taken to cost …
 	mean      float64   // … and what one costs in the long run
-	resetSaid time.Time // as announced, for show
+	refused   int64     // units of requests that were refused for it
+	resetSaid time.Time // as announced last …
+	usedThen  int64     // … and how many units had been accepted by then
 	capped    bool      // what it holds for is too long to wait for, and that was told
 	said      Policy    // as it was announced last
 }
@@ -265,7 +267,11 @@ func (s *slot) settleRefused(now, start time.Time, c *charge) {
 	c.settled = true
 	s.ledger.own.refund(c.n)
 	s.ledger.answered += c.n
+	s.refused += c.n
 }
+
+// accepted is how many units of requests were ever accepted.
+func (s *slot) accepted() int64 { return s.ledger.answered - s.refused }
 
 // over says that c's request is over, bodies and all; bytes is what they held,
 // or where that is not exact, what they held at least.

@@ -3,10 +3,12 @@ package heed_test
 import (
 	"net/http"
 	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/heedhttp/heed"
 	"github.com/heedhttp/heed/heedtest"
 )
 
@@ -29,26 +31,31 @@ func TestWindowsWhoseEndsAreCutOffAreNotTakenForShorterOnes(t *testing.T) {
 	}
 }
 
+// attack refuses as rack-attack does: windows are of so many seconds by the clock,
+// and only refusals announce them.
+func attack(quota int, length int64) *limiter {
+	used, turn := 0, int64(0)
+	return &limiter{accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
+		if n := now.Unix() / length; n != turn {
+			used, turn = 0, n
+		}
+		if used++; used <= quota {
+			return true
+		}
+		h.Set("Ratelimit-Limit", strconv.Itoa(quota))
+		h.Set("Ratelimit-Remaining", "0")
+		h.Set("Ratelimit-Reset", strconv.FormatInt((turn+1)*length, 10))
+		return false
+	}}
+}
+
 // A policy that only refusals announce, late in its windows, is known by how far
 // apart their ends are.
 func TestWindowsThatOnlyRefusalsTellOfAreKeptToFromTheSecondOn(t *testing.T) {
 	for phase := range 10 {
 		synctest.Test(t, func(t *testing.T) {
 			time.Sleep(time.Duration(phase)*500*time.Millisecond + 37*time.Millisecond)
-			const quota, length = 50, 5
-			used, turn := 0, int64(0)
-			l := &limiter{accepts: func(_ *http.Request, now time.Time, h http.Header) bool { // as rack-attack does
-				if n := now.Unix() / length; n != turn {
-					used, turn = 0, n
-				}
-				if used++; used <= quota {
-					return true
-				}
-				h.Set("Ratelimit-Limit", strconv.Itoa(quota))
-				h.Set("Ratelimit-Remaining", "0")
-				h.Set("Ratelimit-Reset", strconv.FormatInt((turn+1)*length, 10))
-				return false
-			}}
+			l := attack(50, 5)
 			l.ask(t, time.Minute, "http://origin.test/")
 			if l.refused > 20 { // what was in flight, and at the end of the second window
 				t.Errorf("phase %d: %d refused", phase, l.refused)
@@ -58,4 +65,32 @@ func TestWindowsThatOnlyRefusalsTellOfAreKeptToFromTheSecondOn(t *testing.T) {
 			}
 		})
 	}
+}
+
+// From the end of one window to that of the next but one is no window.
+func TestWindowsThatOnlyRefusalsTellOfAreNotTakenForTwo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		l := attack(50, 5)
+		tr := quiet(t, l, heed.Limits{})
+		ask := func(n int) {
+			var busy sync.WaitGroup
+			for range n {
+				busy.Go(func() { sendOne(t, tr, get(t.Context(), site)) })
+			}
+			busy.Wait()
+		}
+		time.Sleep(2 * time.Second)
+		ask(70) // twenty of them in the next window
+		time.Sleep(time.Until(began.Add(11 * time.Second)))
+		ask(70) // and some too many in that after it
+		time.Sleep(time.Minute)
+		before := l.accepted
+		for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); {
+			ask(16)
+		}
+		if n := l.accepted - before; n < 1100 || l.refused > 60 {
+			t.Errorf("%d accepted of 1200, %d refused", n, l.refused)
+		}
+	})
 }
