@@ -426,6 +426,8 @@ func setRate(p *Policy, value string) {
 		return
 	}
 	switch {
+	case p.Window == 0 && p.Quota > 0 && rate >= float64(p.Quota): // the quota once more, by another name
+		return
 	case p.Quota > 0:
 	case rate < 1:
 		p.Quota = 1

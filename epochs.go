@@ -42,8 +42,8 @@ func (l *ledger) turn(now time.Time, p *Policy) (probe bool) {
 // the units sent may belong; fresh: its quota is presumed whole.
 func (l *ledger) begin(fresh bool, sent int64) {
 	l.epoch++
-	l.fresh, l.stated, l.left, l.inEpoch = fresh, false, 0, sent
-	l.earliest, l.opens, l.closed = time.Time{}, time.Time{}, time.Time{}
+	l.fresh, l.stated, l.left, l.part, l.inEpoch = fresh, false, 0, 0, sent
+	l.earliest, l.opens, l.closed, l.begun = time.Time{}, time.Time{}, time.Time{}, time.Time{}
 }
 
 // compare finds out whether a window begins with the first request in it: then
@@ -132,7 +132,7 @@ func (l *ledger) noticeReset(now, start time.Time, c *charge, p *Policy, s state
 		if s.remaining-l.most-int64(steadily) < p.Quota/4 { // a new count begins of what has come back steadily
 			return
 		}
-		l.shape, l.fillsUp = shapeReset, false
+		l.shape, l.fillsUp, l.streak = shapeReset, false, 0
 	}
 	l.gains = 0
 	l.last = latest(l.last, start)

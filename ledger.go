@@ -249,7 +249,7 @@ func (l *ledger) settle(now, start time.Time, c *charge, p *Policy) {
 // anew forgets what was said of another quota, so that the next word counts
 // by itself.
 func (l *ledger) anew() {
-	l.stated, l.left = false, 0
+	l.stated, l.left, l.part = false, 0, 0
 	l.others, l.appetite, l.othersSeen, l.foreign = 0, 0, false, 0
 }
 

@@ -166,11 +166,16 @@ func (t *throughput) at(n int64) float64 {
 }
 
 // gone reports whether there can be no such limit any more: its rate was
-// exceeded by far, for long.
-func (t *throughput) gone() bool { return t.climb == 0 && t.pace() > 16*t.low }
+// exceeded by far, for long; by much more where it may have been far too low.
+func (t *throughput) gone() bool {
+	if t.climb > 0 {
+		return t.pace() > 1024*t.low
+	}
+	return t.pace() > 16*t.low
+}
 
 func rateOf(n int64, d time.Duration) float64 {
 	return float64(max(n, 1)) / max(d, time.Millisecond).Seconds()
 }
 
-func perUnit(r float64) time.Duration { return time.Duration(float64(time.Second) / r) }
+func perUnit(r float64) time.Duration { return max(time.Duration(float64(time.Second)/r), 1) }
