@@ -70,7 +70,7 @@ func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 	}
 	switch {
 	case l.rate.low == 0:
-	case l.rate.gone():
+	case !l.blocked && l.rate.gone():
 		p.unlearn()
 	default:
 		p.setLearnedRate(now)
@@ -234,7 +234,7 @@ func (p *partition) unlearn() {
 			p.dropSlot(s)
 		}
 	}
-	l.rate, l.crowd, l.blocks, l.since = throughput{}, crowd{}, 0, time.Time{}
+	l.rate, l.crowd, l.blocked, l.blocks, l.since = throughput{}, crowd{}, false, 0, time.Time{}
 }
 
 // pauseFor is how long to wait after a refusal at a learned rate: until the
