@@ -410,41 +410,6 @@ func (r *dialectReader) emit(g *quotaGroup) {
 	r.state(g, p, l)
 }
 
-// setRate gives a policy the rate a field states in units per window, or per
-// second where there is none: of its quota where it has one, or else as so many
-// in that time, or one in so long.
-func setRate(p *Policy, value string) {
-	n, rest, ok := scanDecimal(trimOWS(value))
-	if !ok || n.neg || trimOWS(rest) != "" {
-		return
-	}
-	rate := float64(n.whole) + float64(n.nanos)/1e9
-	if p.Window > 0 {
-		rate /= p.Window.Seconds()
-	}
-	if rate <= 0 {
-		return
-	}
-	switch {
-	case p.Window == 0 && p.Quota > 0 && rate >= float64(p.Quota): // the quota once more, by another name
-		return
-	case p.Quota > 0:
-	case rate < 1:
-		p.Quota = 1
-	default:
-		p.Quota = n.whole // the window makes the rate exact
-	}
-	setRefill(p, rate)
-}
-
-// setRefill makes the window of a policy so long that its quota is given back
-// in it, at so many units a second.
-func setRefill(p *Policy, rate float64) {
-	if p.Quota > 0 && rate > 0 {
-		p.Window = time.Duration(min(float64(p.Quota)/rate*1e9, float64(maxSpan)))
-	}
-}
-
 // emitList reads the policies that follow the quota in force in the early IETF
 // drafts, and in Envoy's fields:
 //
