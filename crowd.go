@@ -97,10 +97,8 @@ func (p *partition) learnInFlight(now time.Time) {
 	c := &p.learner.crowd
 	c.guess, c.pressed, c.stood = max(c.tooMany/2, 1), 0, false
 	s := newSlot(Policy{Name: learnedPolicy, Quota: c.guess, Unit: UnitConcurrentRequests}, SourceLearned)
-	for pm := p.inFlight.oldest; pm != nil; pm = pm.younger {
-		pm.charges = append(pm.charges, s.take(now, 1))
-	}
 	p.slots = append(p.slots, s)
+	p.charge(now, s)
 	p.news = true
 	p.emit(Event{Kind: EventLearned, Time: now, Policy: learnedPolicy, Quota: c.guess, Unit: UnitConcurrentRequests, Learned: true, Remaining: -1})
 }

@@ -127,10 +127,10 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 	case now.Before(l.closed):
 		return 0
 	case l.shape == shapeSliding:
-		used := l.own.used(now, p.Window)
-		room := p.Quota - used - l.foreignNow(now, p) - l.reserve(now, p)
+		taken := l.own.used(now, p.Window) + l.reserve(now, p)
+		room := p.Quota - taken - l.foreignNow(now, p)
 		if l.othersSeen && now.Sub(l.said) < p.Window {
-			room = min(room, l.base-used-l.reserve(now, p))
+			room = min(room, l.base-taken)
 		}
 		return room
 	case l.stated && l.shape == shapeRefill:
