@@ -208,15 +208,7 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 		lim.Resolution += by
 	}
 	if lim.Reset >= 0 {
-		if s.policy.Window == 0 && (lim.Remaining != 0 || s.habit.onRefusals) { // a window is as long as the longest wait for its end
-			s.infer(usual(&lim, grain))
-			gap := now.Add(lim.Reset).Sub(s.resetSaid).Round(max(grain, 1))
-			oneWindow := s.accepted()-s.usedThen <= s.policy.Quota // else there was an end between that nobody told of
-			if s.habit.onRefusals && oneWindow && gap > s.terms.Window && gap <= 4*s.terms.Window {
-				s.infer(gap, 0) // no longer than from one end to the next, and refusals come late in it
-			}
-		}
-		s.usedThen = s.accepted()
+		s.inferFrom(now, &lim, grain)
 		s.resetSaid = now.Add(min(lim.Reset, p.origin.limits.MaxRetryAfter))
 	}
 	if s.policy.Unit == UnitConcurrentRequests {
@@ -252,18 +244,6 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 		}
 		s.capped = capped
 	}
-}
-
-// usual returns how long the window is taken to be at whose end a reset is
-// named, rounded to a grain either way, and how much less it can be than that: where
-// it can be a multiple of five grains, as most are, it is one, and never less than
-// a grain.
-func usual(lim *ServiceLimit, grain time.Duration) (window, slack time.Duration) {
-	window = max(lim.Reset, grain)
-	if five := (lim.Reset + grain - 1).Truncate(5 * grain); five > max(lim.Reset-lim.Resolution, 0) {
-		window = five
-	}
-	return window, lim.Resolution + window - lim.Reset
 }
 
 // cut tells, once, that a policy holds for longer than is waited for.

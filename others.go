@@ -54,6 +54,15 @@ func (l *ledger) noise(c *charge, p *Policy) int64 {
 	return 0
 }
 
+// unread is how much of its own request an answer may not have counted: what a
+// body holds is known when it ends.
+func (l *ledger) unread(c *charge, p *Policy) int64 {
+	if p.Unit == UnitContentBytes {
+		return c.n
+	}
+	return 0
+}
+
 // shared returns what is left of a window that others use too: less than was
 // said, for they have gone on since, the more the more was left. Where they are
 // after all they can get, the last unit is the one that several go for.

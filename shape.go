@@ -189,12 +189,3 @@ func (l *ledger) hearRefill(now time.Time, p *Policy, c *charge, r, least int64)
 	whole := math.Floor(left)
 	l.left, l.part = int64(whole), left-whole
 }
-
-// unread is how much of its own request an answer may not have counted: what a
-// body holds is known when it ends.
-func (l *ledger) unread(c *charge, p *Policy) int64 {
-	if p.Unit == UnitContentBytes {
-		return c.n
-	}
-	return 0
-}

@@ -102,6 +102,35 @@ func (s *slot) infer(reset, grain time.Duration) {
 	s.terms.Window, l.inferred = window, window-least
 }
 
+// inferFrom infers the window of a policy that states none from a reset that is
+// rounded to a grain: it is as long as the longest wait for its end. Refusals come
+// late in it; where they alone announce it, it is no longer than from one end to
+// the next, either.
+func (s *slot) inferFrom(now time.Time, lim *ServiceLimit, grain time.Duration) {
+	accepted := s.accepted()
+	if s.policy.Window == 0 && (lim.Remaining != 0 || s.habit.onRefusals) {
+		s.infer(usual(lim, grain))
+		gap := now.Add(lim.Reset).Sub(s.resetSaid).Round(max(grain, 1))
+		oneWindow := accepted-s.usedThen <= s.policy.Quota // else there was an end between that nobody told of
+		if s.habit.onRefusals && oneWindow && gap > s.terms.Window && gap <= 4*s.terms.Window {
+			s.infer(gap, 0)
+		}
+	}
+	s.usedThen = accepted
+}
+
+// usual returns how long the window is taken to be at whose end a reset is
+// named, rounded to a grain either way, and how much less it can be than that: where
+// it can be a multiple of five grains, as most are, it is one, and never less than
+// a grain.
+func usual(lim *ServiceLimit, grain time.Duration) (window, slack time.Duration) {
+	window = max(lim.Reset, grain)
+	if five := (lim.Reset + grain - 1).Truncate(5 * grain); five > max(lim.Reset-lim.Resolution, 0) {
+		window = five
+	}
+	return window, lim.Resolution + window - lim.Reset
+}
+
 // enforced reports whether the slot bounds anything: units nobody can count
 // on this side are only shown.
 func (s *slot) enforced() bool {
