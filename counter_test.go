@@ -32,8 +32,8 @@ func TestOneGoesFirstAfterABucketWasEmpty(t *testing.T) {
 			time.Sleep(8 * policy.Window)
 			o.SetPolicies(policy)
 		}}.play(t)
-	if tally.Refused > 1 {
-		t.Errorf("%d refused, want the one that met the cut at most", tally.Refused)
+	if tally.Refused > 5 {
+		t.Errorf("%d refused, want the few that met the cut at most", tally.Refused)
 	}
 }
 
