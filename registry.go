@@ -185,8 +185,8 @@ func (r *Registry) Check(req *http.Request) Decision {
 	a.lane = p.laneOf(now, &a)
 	d := Decision{Remaining: p.remaining(now, a.lane)}
 	if s := p.impossible(&a); s != nil {
-		o.unlock()
 		d.Cause, d.Policy = CausePolicy, s.policy.Name
+		o.unlock()
 		return d
 	}
 	pl := p.placeOf(&a)

@@ -207,6 +207,32 @@ func TestCheckTellsWhatHolds(t *testing.T) {
 	}
 }
 
+// The race detector sees to it.
+func TestCheckMayMeetAPolicyThatChanges(t *testing.T) {
+	r := newRegistry(t, heed.Config{})
+	pm := acquire(t, r, request(example))
+	defer pm.Release()
+	announce := func(quota int64) {
+		pm.Learn(heed.Announcement{Policies: []heed.Policy{{Name: "slots", Unit: heed.UnitConcurrentRequests, Quota: quota}}})
+	}
+	announce(1)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := range int64(100) {
+			announce(1 + i%2)
+		}
+	}()
+	dear := request(example)
+	dear = dear.WithContext(heed.WithCost(dear.Context(), heed.UnitConcurrentRequests, 3))
+	for range 100 {
+		if d := r.Check(dear); d.Allowed || d.Policy != "slots" {
+			t.Fatalf("%+v, want it held by the slots it never fits into", d)
+		}
+	}
+	<-done
+}
+
 func TestSnapshotIsPlainData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRegistry(t, heed.Config{Origins: map[string]heed.Limits{host("b"): {
