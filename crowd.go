@@ -99,6 +99,7 @@ func (p *partition) learnInFlight(now time.Time) {
 	s := newSlot(Policy{Name: learnedPolicy, Quota: c.guess, Unit: UnitConcurrentRequests}, SourceLearned)
 	p.slots = append(p.slots, s)
 	p.charge(now, s)
+	p.opening.restart(now) // if it is a rate after all, that shows with few in flight
 	p.news = true
 	p.emit(Event{Kind: EventLearned, Time: now, Policy: learnedPolicy, Quota: c.guess, Unit: UnitConcurrentRequests, Learned: true, Remaining: -1})
 }
@@ -121,13 +122,15 @@ func (p *partition) oneMoreInFlight(s *slot) {
 // fewerInFlight takes in that a request was refused though no more were in flight
 // than the learned limit allows: one less, or half as many where the guess has not
 // stood yet. It reports false where it cannot have been for that, since
-// so many had been accepted.
-func (p *partition) fewerInFlight(s *slot) bool {
+// so many had been accepted, or so few were in flight.
+func (p *partition) fewerInFlight(s *slot, inFlight int64) bool {
 	c := &p.learner.crowd
 	n, least := s.policy.Quota-1, c.guess/2
 	switch {
 	case s.policy.Quota > c.guess:
 		least = 0
+	case !c.stood && inFlight < s.policy.Quota/2:
+		return false
 	case !c.stood:
 		n, least = s.policy.Quota/2, c.guess/4
 	case c.guess > fewAtOnce:

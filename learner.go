@@ -65,7 +65,7 @@ func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 	pressed := p.queued() > 0 || pm.waited > 0
 	l.crowd.accepted(now.Sub(pm.start), int64(pm.level))
 	l.rate.accepted(pm.start, pressed)
-	if s := p.inFlightLearned(); s != nil && pressed {
+	if s := p.inFlightLearned(); s != nil && pressed && int64(pm.level) > s.policy.Quota/2 {
 		p.oneMoreInFlight(s)
 	}
 	switch {
@@ -145,7 +145,7 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 	case s == nil:
 	case !fresh, int64(pm.level) > s.policy.Quota: // sent before it was learned
 		return
-	case p.fewerInFlight(s):
+	case p.fewerInFlight(s, int64(max(pm.level, p.unanswered+1))):
 		return
 	default:
 		p.dropSlot(s)
