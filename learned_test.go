@@ -61,6 +61,51 @@ func TestPessimisticRetryAfterCostsLittle(t *testing.T) {
 	}
 }
 
+// Neither does the time that opening up took, where that is a good part of the
+// window.
+func TestLongOpeningIsNotCountedWithTheWindow(t *testing.T) {
+	for _, mode := range []heedtest.RetryAfterMode{heedtest.RetryAfterWindow, heedtest.RetryAfterExact} {
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.FixedWindow, Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}, Dialect: heedtest.RetryAfterOnly,
+			RetryAfter: heedtest.RetryAfter{Mode: mode}, Latency: heedtest.RoundTrip(500 * time.Millisecond),
+		}, 16, 20, nil}.play(t)
+		t.Logf("%s: %d accepted, %d refused", mode, tally.Accepted, tally.Refused)
+		if tally.Refused > 20 || tally.Accepted < 880 {
+			t.Errorf("%s: %d accepted of 1000, %d refused", mode, tally.Accepted, tally.Refused)
+		}
+	}
+}
+
+// What two windows by the clock let through is not taken for one of them for
+// long, nor the wait that is always named for a part of it.
+func TestWindowThatTurnsDuringTheOpeningIsFound(t *testing.T) {
+	for _, turns := range []time.Duration{200, 250, 300} {
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.FixedWindowByClock, Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}, Dialect: heedtest.RetryAfterOnly,
+			RetryAfter: heedtest.RetryAfter{Mode: heedtest.RetryAfterWindow}, Latency: heedtest.RoundTrip(50 * time.Millisecond), Phase: turns * time.Millisecond,
+		}, 16, 20, nil}.play(t)
+		t.Logf("%v: %d accepted, %d refused", turns*time.Millisecond, tally.Accepted, tally.Refused)
+		if tally.Refused > 40 || tally.Accepted < 850 {
+			t.Errorf("turns after %d ms: %d accepted of 1000, %d refused", turns, tally.Accepted, tally.Refused)
+		}
+	}
+}
+
+// A pace that was too fast tells the rate exactly, where the origin opens again one
+// window after as many as that lets through.
+func TestReopeningTellsTheWindow(t *testing.T) {
+	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.SlidingWindow} {
+		tally, state := load{heedtest.Config{
+			Algorithm: algorithm, Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}, Dialect: heedtest.Silent, Latency: heedtest.RoundTrip(50 * time.Millisecond),
+		}, 16, 12, nil}.play(t)
+		rate := 1 / learned(state)[0].Window.Seconds()
+		t.Logf("%s: %d accepted, %d refused, kept to %.2f/s", algorithm, tally.Accepted, tally.Refused, rate)
+		if rate < 9.6 || rate > 10.4 {
+			t.Errorf("%s: kept to %.2f/s", algorithm, rate)
+		}
+	}
+}
+
 // What a full bucket let through at first is no rate, which the second refusal
 // shows.
 func TestBurstIsNotTakenForTheRateForLong(t *testing.T) {

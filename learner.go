@@ -192,34 +192,23 @@ func (p *partition) learnReopened(now, start time.Time) {
 		l.begin(start)
 		return // once is no evidence
 	case r.low == 0:
-		r.measured(l.accepted, start.Sub(l.since), l.climb(start, shut))
+		l.measure(start, shut)
+	}
+	if len(r.zeros) > 1 {
+		l.remeasure(start)
 	}
 	if l.refused.Sub(hit) > 3*perUnit(r.low) { // one by one, some would have come meanwhile
 		r.bunches = true
 	}
 	l.begin(start)
-	r.reopened(start.Sub(hit), 1+float64(l.probes)+r.low*l.crowd.trip())
+	probes := float64(l.probes)
+	if r.low < backOff*r.tooFast { // an attempt at a little more will not be so far beyond
+		probes = min(probes, 1)
+	}
+	r.reopened(start.Sub(hit), 1+probes+r.low*l.crowd.trip())
 	p.setLearnedRate(now).bucket.AllowN(now, 1) // the one that has just been accepted
 	p.emit(Event{Kind: EventLearned, Time: now, Policy: learnedPolicy, Quota: max(int64(r.low), 1), Window: perUnit(r.low) * time.Duration(max(int64(r.low), 1)),
 		Unit: UnitRequests, Learned: true, Remaining: -1})
-}
-
-// climb is how fast the pace rises from the first measure on, in doublings per
-// cycle: not at all where the time it took until the origin reopened is known.
-func (l *learner) climb(reopened, shut time.Time) float64 {
-	took, open := reopened.Sub(l.since), l.rate.zeros[0].at.Sub(l.since)
-	switch {
-	case l.rate.pressed < l.accepted/3 && float64(l.accepted)*l.crowd.trip() < float64(l.crowd.most)/2*open.Seconds():
-		return max(steep(l.accepted), 1) // that was its own pace, and not the limit's
-	case l.timed && l.probes == 0:
-		if took > max(l.named.Sub(l.began), open)*5/4 { // it may ask for as much whenever it is
-			return slowly
-		}
-		return 0
-	case took > shut.Sub(l.since)*5/4:
-		return steep(l.accepted)
-	}
-	return 0
 }
 
 // steep is how fast the pace rises after a measure of so many requests that may

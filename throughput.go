@@ -22,9 +22,9 @@ import (
 //
 // Requests go evenly, a little below that rate. How long they stay there depends
 // on what an attempt at more costs; then the pace rises until the next refusal, and
-// the rate is taken to be what the pace was one cycle before. A first measure
-// that may be far too low, because it was heed that chose how long to wait, is
-// left at once.
+// the rate is taken to be what the pace was one cycle before, unless the time of the
+// reopening tells it exactly, as it does for a window. A first measure that may be far
+// too low, because it was heed that chose how long to wait, is left at once.
 type throughput struct {
 	low   float64 // requests per second; 0: none learned
 	climb float64 // doublings of the pace per cycle where low may be far too low; 0: it is not
@@ -34,6 +34,10 @@ type throughput struct {
 	pressed  int64 // accepted since the latest reopening while others were waiting
 	gathered int64 // what a bucket may have held at the latest reopening
 	bunches  bool  // units come many at a time, as in a window
+
+	window  time.Duration // how long it takes to let through a cycle's worth, if it has a window; 0: not known
+	sure    bool          // and the latest reopening was in keeping with it
+	tooFast float64       // the pace that was refused last
 
 	total int64  // accepted, ever
 	burst int64  // of them, those before the first reopening
@@ -86,6 +90,7 @@ func (t *throughput) refused(start time.Time, usual, through float64) {
 		return
 	}
 	tooFast := t.pace()
+	t.tooFast = tooFast
 	cycles := t.pressed >= t.cycle // one at least
 	switch {
 	case tooFast > t.low && cycles && (t.bunches || t.pressed >= 4*t.gathered):
@@ -96,13 +101,18 @@ func (t *throughput) refused(start time.Time, usual, through float64) {
 		} else {
 			t.climb = 0
 		}
-	case tooFast > t.low: // a bucket may have held what was accepted at so high a pace
+	case tooFast > t.low && (cycles || t.climb == 0 || least >= t.low): // a bucket may have held what was accepted at so high a pace
 		t.low = max(t.low, least)
 		t.climb /= 2
+	case t.sure: // by chance: what was accepted since is too little to tell
+		t.low = 0.95 * tooFast
 	case cycles: // a little too fast
 		t.low = max(min(t.low, least), min(0.95*tooFast, through))
 	case least < t.low: // a burst had been taken for the rate
 		t.low = max(least, t.low/8)
+		if t.pressed > t.gathered { // else it may have been open for most of the time it was not asked
+			t.climb /= 2
+		}
 	default: // it has become less
 		t.low *= backOff
 	}
@@ -110,6 +120,22 @@ func (t *throughput) refused(start time.Time, usual, through float64) {
 		t.low, t.climb = tooFast, 0
 	}
 	t.pressed = 0
+}
+
+// ago is when the n-th last request that was accepted had been sent.
+func (t *throughput) ago(n int64) (at time.Time, known bool) {
+	n = t.total - n
+	before, after := mark{}, t.zeros[0]
+	for _, m := range t.marks {
+		if m.n <= n && m.n > before.n {
+			before = m
+		}
+		if m.n >= n && m.n < after.n {
+			after = m
+		}
+	}
+	part := float64(n-before.n) / float64(max(after.n-before.n, 1))
+	return before.at.Add(time.Duration(part * float64(after.at.Sub(before.at)))), before.n > 0
 }
 
 // least is what the limit lets through at least, where a request sent at an
@@ -138,7 +164,7 @@ func (t *throughput) least(at time.Time) (rate float64) {
 // measured is the first measure: n requests in a time. The pace rises from there
 // on, by so many doublings in a cycle, where that may have been too long.
 func (t *throughput) measured(n int64, d time.Duration, climb float64) {
-	t.low, t.cycle, t.climb = rateOf(n, d), max(n, 2), climb
+	t.low, t.cycle, t.window, t.climb = rateOf(n, d), max(n, 2), d, climb
 }
 
 // reopened says that the limit lets through again after it was closed for so
