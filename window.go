@@ -23,9 +23,9 @@ func (l *learner) measure(reopened, shut time.Time) {
 	}
 	window := roundTime(longest)
 	switch {
-	case window > shortest:
-	case told && roundTime(hint) == hint: // it asks for a whole window, whenever it is
+	case told && hint > open && roundTime(hint) == hint: // it asks for a whole window, whenever it is
 		window = hint
+	case window > shortest:
 	default:
 		if window = longest; l.timed && longest > max(hint, open)*5/4 {
 			climb = max(climb, slowly)
