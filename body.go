@@ -74,7 +74,7 @@ func (pm *Permit) follow(resp *http.Response) {
 		if pm.counts {
 			pm.unread.Store(resp.ContentLength)
 		}
-		if o := pm.p.origin; !pm.looked && (o.bodies != nil || o.reg.config.Origin != nil) {
+		if o := pm.p.origin; !pm.looked.Load() && (o.bodies != nil || o.reg.config.Origin != nil) {
 			pm.lookOn(resp)
 		}
 		resp.Body = (*followedBody)(pm)
