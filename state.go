@@ -184,7 +184,11 @@ func (p *partition) configure(now time.Time, charge bool) {
 		p.slots = append(p.slots, s)
 	}
 	for _, s := range old {
-		if s != nil && s.source != SourceConfigured && !(s.source == SourceAnnounced && p.origin.limits.IgnoreHeaders) {
+		switch {
+		case s == nil:
+		case s.source == SourceConfigured, s.source == SourceAnnounced && p.origin.limits.IgnoreHeaders:
+			p.closeAccounts(s)
+		default:
 			p.slots = append(p.slots, s)
 		}
 	}
