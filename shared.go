@@ -136,9 +136,12 @@ func (p *partition) askLedger(w *waiter) {
 	if s.cancel != nil || w.ctx.Err() != nil { // w is about to leave, and the next one asks
 		return
 	}
-	ctx, cancel := context.WithCancel(w.ctx)
+	var ctx context.Context
+	var cancel context.CancelFunc
 	if w.maxWait {
 		ctx, cancel = context.WithDeadline(w.ctx, w.deadline)
+	} else {
+		ctx, cancel = context.WithCancel(w.ctx)
 	}
 	s.cancel = cancel
 	q, paid, req := p.question(&w.ask), p.price(&w.ask), w.req

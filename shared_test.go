@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -306,6 +307,45 @@ func TestProcessesShareAQuota(t *testing.T) {
 			t.Errorf("the fifth waited %v, want about 1s", d)
 		}
 	})
+}
+
+// A watchedContext, which never ends, counts who is to be told of its end.
+type watchedContext struct {
+	context.Context
+	done chan struct{}
+	told atomic.Int64
+}
+
+func (c *watchedContext) Done() <-chan struct{} { return c.done }
+
+func (c *watchedContext) AfterFunc(func()) (stop func() bool) {
+	c.told.Add(1)
+	return func() bool { return c.told.Add(-1) >= 0 }
+}
+
+// A program's one context can outlive any number of requests.
+func TestQuestionsLeaveNothingBehindInTheirContext(t *testing.T) {
+	for _, most := range []time.Duration{0, time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			l := eachSecond(100)
+			l.MaxWait = most
+			r := share(t, &books{rtt: time.Millisecond}, 1, l)[0]
+			defer r.Close()
+			ctx := &watchedContext{Context: context.Background(), done: make(chan struct{})}
+			for range 10 {
+				pm, err := r.Acquire(ctx, sharedRequest())
+				if err != nil {
+					t.Fatal(err)
+				}
+				answer(pm, 200)
+				pm.Release()
+			}
+			synctest.Wait()
+			if n := ctx.told.Load(); n != 0 {
+				t.Errorf("MaxWait %v: %d are still told of the end", most, n)
+			}
+		})
+	}
 }
 
 func TestWhatTheLedgerRefusesKeepsItsPlace(t *testing.T) {
