@@ -202,7 +202,7 @@ func (m *smoother) free(now time.Time, n int64) time.Time {
 	if missing <= 0 {
 		return now
 	}
-	return now.Add(time.Duration(math.Ceil(missing/float64(m.limiter.Limit())*1e9)) + 1)
+	return now.Add(nanoseconds(missing/float64(m.limiter.Limit())*1e9) + 1)
 }
 
 func (m *smoother) take(now time.Time, n int64) {
