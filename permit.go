@@ -246,6 +246,9 @@ func (pm *Permit) bytes() (n int64, exact bool) {
 // ownRetryAt is the instant before which a refused request is not to be tried
 // again, whatever the limits it shares say; zero: none.
 func (pm *Permit) ownRetryAt() time.Time {
+	if pm.p == nil {
+		return time.Time{}
+	}
 	o := pm.p.origin
 	o.mu.Lock()
 	defer o.mu.Unlock()

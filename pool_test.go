@@ -170,6 +170,22 @@ func TestTokenThatIsNotAcceptedIsSetAside(t *testing.T) {
 	})
 }
 
+func TestTokenIsSetAsideWhereHeedStepsAside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &tokened{quota: map[string]int{"good": 10}, reset: time.Hour}
+		r := newRegistry(t, heed.Config{Default: heed.Limits{Unlimited: true}})
+		pool := &heed.Pool{Transport: &heed.Transport{Base: s, Registry: r}, Tokens: tokens("bad", "good")}
+		for range 4 {
+			if status, _ := fetch(t, pool, example); status != 200 {
+				t.Errorf("got %d", status)
+			}
+		}
+		if s.used["bad"] != 1 {
+			t.Errorf("%d requests with what is not accepted, want one", s.used["bad"])
+		}
+	})
+}
+
 func TestLastTokensRejectionComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &tokened{reset: time.Hour}
