@@ -29,17 +29,6 @@ func chaos(t *testing.T, seed uint64) {
 		goroutines = 1000
 		rounds     = 5
 	)
-	limits := []Limits{
-		{},
-		{Policies: []Policy{{Name: "a", Quota: 50, Window: time.Second}, {Name: "b", Quota: 400, Window: 10 * time.Second}}},
-		{Policies: []Policy{{Quota: 30, Window: time.Second, Burst: 7}, {Quota: 8, Unit: UnitConcurrentRequests}}, MaxWait: 20 * time.Second},
-		{Policies: []Policy{{Quota: 1 << 16, Window: time.Second, Unit: UnitContentBytes}}, MaxQueue: 100, Smoothing: Smoothing{Strict: true}},
-		{MinInterval: 5 * time.Millisecond, MaxRetryAfter: 10 * time.Second},
-		{MinPause: 2 * time.Millisecond, MaxWait: 5 * time.Second},
-		{MaxConcurrent: 5, Smoothing: Smoothing{Off: true}},
-		{IgnoreHeaders: true, MaxBackoff: 5 * time.Second, MinBackoff: time.Second},
-		{Unlimited: true},
-	}
 	var events atomic.Int64
 	r, err := NewRegistry(Config{
 		Logger: slog.New(slog.DiscardHandler), MaxOrigins: 12, IdleAfter: 20 * time.Second,
@@ -50,36 +39,9 @@ func chaos(t *testing.T, seed uint64) {
 	}
 	stop := make(chan struct{})
 	meddled := make(chan struct{})
-	go func() { // turns every knob there is
+	go func() {
 		defer close(meddled)
-		rnd := rand.New(rand.NewPCG(seed, 1))
-		for {
-			select {
-			case <-stop:
-				return
-			case <-time.After(chaosTime(rnd, 300*time.Millisecond)):
-			}
-			origin := chaosOrigin(rnd)
-			switch rnd.IntN(9) {
-			case 0, 1, 2:
-				err = r.SetLimits(origin, limits[rnd.IntN(len(limits))])
-			case 3:
-				r.ClearLimits(origin)
-			case 4:
-				err = r.SetAllLimits(limits[rnd.IntN(len(limits)-1)], map[string]Limits{origin: limits[rnd.IntN(len(limits))]})
-			case 5:
-				err = r.Pause(origin, chaosTime(rnd, 2*time.Second))
-			case 6:
-				err = r.Pause(origin, 0)
-			case 7:
-				err = r.Reset(origin)
-			case 8:
-				r.Snapshot()
-			}
-			if err != nil {
-				t.Error(err)
-			}
-		}
+		chaosMeddle(t, r, rand.New(rand.NewPCG(seed, 1)), stop)
 	}()
 	var granted, refused, cancelled atomic.Int64
 	done := make(chan struct{})
@@ -158,6 +120,51 @@ func chaos(t *testing.T, seed uint64) {
 	if size := r.size.Load(); size > 12 {
 		t.Errorf("%d partitions are kept", size)
 	}
+}
+
+// chaosLimits are all the limits there are.
+var chaosLimits = []Limits{
+	{},
+	{Policies: []Policy{{Name: "a", Quota: 50, Window: time.Second}, {Name: "b", Quota: 400, Window: 10 * time.Second}}},
+	{Policies: []Policy{{Quota: 30, Window: time.Second, Burst: 7}, {Quota: 8, Unit: UnitConcurrentRequests}}, MaxWait: 20 * time.Second},
+	{Policies: []Policy{{Quota: 1 << 16, Window: time.Second, Unit: UnitContentBytes}}, MaxQueue: 100, Smoothing: Smoothing{Strict: true}},
+	{MinInterval: 5 * time.Millisecond, MaxRetryAfter: 10 * time.Second},
+	{MinPause: 2 * time.Millisecond, MaxWait: 5 * time.Second},
+	{MaxConcurrent: 5, Smoothing: Smoothing{Off: true}},
+	{IgnoreHeaders: true, MaxBackoff: 5 * time.Second, MinBackoff: time.Second},
+	{Unlimited: true},
+}
+
+// chaosMeddle turns every knob of a registry.
+func chaosMeddle(t *testing.T, r *Registry, rnd *rand.Rand, stop <-chan struct{}) {
+	for chaosWait(stop, chaosTime(rnd, 300*time.Millisecond)) {
+		if err := chaosTurn(r, rnd); err != nil && !errors.Is(err, errChaos) {
+			t.Error(err)
+		}
+	}
+}
+
+// chaosTurn turns one of them.
+func chaosTurn(r *Registry, rnd *rand.Rand) error {
+	defer chaosCatch()
+	origin, limits := chaosOrigin(rnd), chaosLimits
+	switch rnd.IntN(9) {
+	case 0, 1, 2:
+		return r.SetLimits(origin, limits[rnd.IntN(len(limits))])
+	case 3:
+		r.ClearLimits(origin)
+	case 4:
+		return r.SetAllLimits(limits[rnd.IntN(len(limits)-1)], map[string]Limits{origin: limits[rnd.IntN(len(limits))]})
+	case 5:
+		return r.Pause(origin, chaosTime(rnd, 2*time.Second))
+	case 6:
+		return r.Pause(origin, 0)
+	case 7:
+		return r.Reset(origin)
+	case 8:
+		r.Snapshot()
+	}
+	return nil
 }
 
 // checkBooks reports what is not as it should be where nothing is in flight.
