@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -171,13 +172,13 @@ func chaosTurn(r *Registry, rnd *rand.Rand) error {
 func checkBooks(t *testing.T, o *origin) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.inFlight != 0 || o.waiting != 0 || len(o.pending) != 0 || o.gone {
-		t.Errorf("%s: %d in flight, %d waiting, %d events untold", o.name, o.inFlight, o.waiting, len(o.pending))
+	if o.inFlight != 0 || o.waiting != 0 || len(o.pending) != 0 || o.listening != 0 || o.gone {
+		t.Errorf("%s: %d in flight, %d waiting, %d events untold, %d bodies looked at", o.name, o.inFlight, o.waiting, len(o.pending), o.listening)
 	}
 	for _, p := range o.partitions {
 		name := fmt.Sprintf("%s #%d", o.name, p.number)
-		if p.unanswered != 0 || p.inFlight.len != 0 || p.inFlight.oldest != nil || p.inFlight.youngest != nil || p.opening.flying != 0 {
-			t.Errorf("%s: %d unanswered, %d in flight, %d of its opening", name, p.unanswered, p.inFlight.len, p.opening.flying)
+		if p.unanswered != 0 || p.listening != 0 || p.inFlight.len != 0 || p.inFlight.oldest != nil || p.inFlight.youngest != nil || p.opening.flying != 0 {
+			t.Errorf("%s: %d unanswered, %d bodies looked at, %d in flight, %d of its opening", name, p.unanswered, p.listening, p.inFlight.len, p.opening.flying)
 		}
 		if p.queue != (queue{}) || len(p.parked) != 0 || p.timer != nil {
 			t.Errorf("%s: queue %+v, %d parked, timer %v", name, p.queue, len(p.parked), p.timer != nil)
@@ -294,6 +295,20 @@ func chaosAnswer(pm *Permit, rnd *rand.Rand, sleep func(time.Duration)) (again b
 		pm.Observe(resp)
 		pm.Observe(resp)
 		pm.Cancel()
+	case 3: // all at once
+		look := func() { // at a body that comes slowly
+			h := http.Header{"Content-Type": {"application/problem+json"}, "Retry-After": {"1"}}
+			pm.Observe(&http.Response{StatusCode: 429, Header: h, Body: &chaosBody{left: 5}})
+		}
+		var all sync.WaitGroup
+		for _, call := range []func(){
+			look, look, func() { pm.Remaining() }, func() { pm.Observe(resp) },
+			func() { pm.Learn(Announcement{RetryAfter: time.Second, Bucket: "b"}) },
+		} {
+			all.Go(call)
+		}
+		all.Wait()
+		pm.Release()
 	default:
 		pm.Observe(resp)
 		sleep(100 * time.Millisecond)

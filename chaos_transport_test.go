@@ -203,7 +203,7 @@ func (b *chaosBase) RoundTrip(req *http.Request) (*http.Response, error) {
 	if rnd.IntN(20) == 0 {
 		h.Set("Age", "3")
 	}
-	var body io.ReadCloser = &chaosBody{rnd: rnd, left: rnd.IntN(40)}
+	var body io.ReadCloser = &chaosBody{left: rnd.IntN(40)}
 	resp := &http.Response{StatusCode: 200, Header: h, Body: body, ContentLength: -1, Request: req}
 	switch rnd.IntN(16) {
 	case 0, 1:
@@ -238,7 +238,6 @@ func (b *chaosBase) RoundTrip(req *http.Request) (*http.Response, error) {
 // A chaosBody comes slowly, and not always to its end.
 type chaosBody struct {
 	mu   sync.Mutex
-	rnd  *rand.Rand
 	left int
 }
 
