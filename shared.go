@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -328,7 +329,14 @@ func (r *Registry) hearNews(n News) {
 	defer o.mu.Unlock() // events are told by the requests it wakes
 	o.heed(now, &n)
 	o.wakeAll(now)
+	if k := len(o.pending); k > mostPending && o.waiting == 0 && o.inFlight == 0 { // nobody is about to tell of them
+		o.pending = slices.Delete(o.pending, 0, k/2)
+	}
 }
+
+// mostPending bounds the events that other processes bring about where this one
+// makes no requests on whose goroutines they could be told. The latest count.
+const mostPending = 1024
 
 // heed does what News asks for. Those who wait are to be judged again after.
 func (o *origin) heed(now time.Time, n *News) {

@@ -348,6 +348,26 @@ func TestQuestionsLeaveNothingBehindInTheirContext(t *testing.T) {
 	}
 }
 
+// A process can listen for days to what others do, and ask for nothing.
+func TestEventsOfOtherProcessesDoNotPileUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := share(t, &books{rtt: time.Millisecond}, 1, Limits{})[0]
+		defer r.Close()
+		var told []Event
+		r.config.OnEvent = func(e Event) { told = append(told, e) }
+		mustGo(t, r).Release()
+		told = nil
+		for range 5000 {
+			r.hearNews(News{Origin: sharedOrigin, Pause: time.Minute})
+			r.hearNews(News{Origin: sharedOrigin, Pause: -1})
+		}
+		mustGo(t, r).Release()
+		if n := len(told); n < 500 || n > 2000 {
+			t.Errorf("told of %d events, want the latest of ten thousand", n)
+		}
+	})
+}
+
 func TestWhatTheLedgerRefusesKeepsItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &books{rtt: time.Millisecond}
