@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -386,4 +387,40 @@ func TestRequestsInFlightOutliveABucketThatBecomesAWindow(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestPanicOfOnEventKeepsNewLimitsFromNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var armed atomic.Bool
+		r := newRegistry(t, heed.Config{Default: quota(1, time.Hour), OnEvent: func(e heed.Event) {
+			if e.Kind == heed.EventAdmitted && armed.CompareAndSwap(true, false) {
+				panic(e.Kind)
+			}
+		}})
+		defer r.Close()
+		var admitted atomic.Int64
+		for i := range 8 {
+			url := host(fmt.Sprint("h", i))
+			pm := acquire(t, r, request(url))
+			pm.Observe(answer(200))
+			pm.Release()
+			go func() {
+				defer func() { _ = recover() }() // whoever comes by tells of it
+				defer admitted.Add(1)
+				r.Acquire(t.Context(), request(url))
+			}()
+			synctest.Wait()
+		}
+		armed.Store(true)
+		func() {
+			defer func() { _ = recover() }()
+			if err := r.SetLimits("*", quota(10, time.Hour)); err != nil {
+				t.Error(err)
+			}
+		}()
+		synctest.Wait()
+		if n := admitted.Load(); n != 8 || armed.Load() {
+			t.Errorf("%d of 8 were admitted", n)
+		}
+	})
 }
