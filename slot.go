@@ -201,8 +201,7 @@ func (s *slot) free(now time.Time, n int64, pressed bool) (time.Time, bool) {
 		return now, true
 	case s.bucket != nil:
 		if missing := float64(n) - s.bucket.TokensAt(now); missing > 0 {
-			// Round up: a nanosecond early is early.
-			return now.Add(time.Duration(math.Ceil(missing/float64(s.bucket.Limit())*1e9)) + 1), true
+			return now.Add(nanoseconds(missing/float64(s.bucket.Limit())*1e9) + 1), true
 		}
 		return now, true
 	case s.source == SourceConfigured:
@@ -229,17 +228,17 @@ func (s *slot) probe(at time.Time, most time.Duration) (time.Time, bool) {
 
 func (s *slot) freeConfigured(now time.Time, n int64) (time.Time, bool) {
 	p := &s.terms
-	var cycles time.Duration
+	var cycles int64
 	if n > p.Quota { // those ahead take whole windows first
-		cycles = time.Duration((n - 1) / p.Quota)
-		n -= int64(cycles) * p.Quota
+		cycles = (n - 1) / p.Quota
+		n -= cycles * p.Quota
 	}
 	missing := s.ledger.own.used(now, p.Window) + n - p.Quota
 	at, known := s.ledger.own.back(now, missing, p.Window)
 	if !known {
 		at = now.Add(p.Window) // those in flight come back no sooner
 	}
-	return at.Add(cycles * p.Window), known
+	return at.Add(times(cycles, p.Window)), known
 }
 
 // take takes n units for a request that starts now.
