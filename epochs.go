@@ -14,6 +14,17 @@ func (l *ledger) until() time.Time {
 	return latest(l.opens.Add(-l.ahead), l.closed)
 }
 
+// due returns when the window may turn, where that can be much sooner than at the
+// instant named, because that was rounded up: a window that began with its first
+// request does. Else it is until.
+func (l *ledger) due(p *Policy) time.Time {
+	until := l.until()
+	if p.Window <= 0 || l.begun.IsZero() || l.rounded <= 2*l.quickest || l.rounded < p.Window/10 {
+		return until
+	}
+	return soonest(until, latest(l.begun.Add(p.Window), l.opens.Add(-l.rounded)))
+}
+
 // turn begins a new epoch where the present one is over. It reports whether
 // requests that go now need to be confirmed by answers first: after a stop,
 // at the first resets, or where the quota is unknown.
@@ -77,8 +88,11 @@ func (l *ledger) sparing() bool { return l.byUse && l.ahead > 0 && !l.flows() }
 // instant is named, it is when that may have been rounded up from: the answer shows.
 func (l *ledger) lastUnit(now time.Time, p *Policy) time.Time {
 	reset := l.opens
+	if l.elastic { // keeping it would keep the others, too
+		return now
+	}
 	if l.shape == shapeSliding {
-		if at, ok := l.own.back(now, 1, p.Window); ok {
+		if at, ok := l.own.back(now, 1+l.doubt(p), p.Window); ok {
 			reset = at
 		}
 	}
@@ -88,9 +102,8 @@ func (l *ledger) lastUnit(now time.Time, p *Policy) time.Time {
 	case l.shape == shapeSliding && (l.down || l.ahead > 0 || l.atNewest || l.rounded > 2*l.quickest): // it always costs
 		return latest(reset, now)
 	}
-	// Rounded up: a window that began with its first request turns sooner.
-	if due := l.begun.Add(p.Window); due.Before(reset) && l.rounded > 2*l.quickest && l.rounded >= p.Window/10 {
-		return latest(latest(due, reset.Add(-l.rounded)), now)
+	if due := l.due(p); due.Before(l.until()) {
+		return latest(due, now)
 	}
 	ahead := reset.Sub(now) - l.quickest
 	if l.grain <= 0 || reset.Sub(now) <= 0 || p.Window > 0 && p.Quota*int64(l.grain) < int64(p.Window) {
@@ -116,11 +129,14 @@ func (l *ledger) close(now time.Time, wait, atMost time.Duration) {
 // later by more than has passed since the last word. A bucket that refills
 // names no such leaps.
 func (l *ledger) noticeReset(now, start time.Time, c *charge, p *Policy, s statement) {
-	named := l.named
-	if s.remaining > 0 { // else a bucket names the next unit, not when it is full
-		l.named = now.Add(s.reset)
+	named, earliest, last := l.named, start.Add(s.reset-s.resolution), now.Add(s.reset)
+	if s.clock { // by the origin's own clock, nothing is lost in between
+		earliest, last = s.instant, s.instant
 	}
-	leap := start.Add(s.reset - s.resolution).Sub(named)
+	if s.remaining > 0 { // else a bucket names the next unit, not when it is full
+		l.named = last
+	}
+	leap := earliest.Sub(named)
 	if !l.stated || s.remaining <= l.most || named.IsZero() || leap <= now.Sub(l.said) || leap < p.Window/2 {
 		return
 	}
@@ -135,9 +151,24 @@ func (l *ledger) noticeReset(now, start time.Time, c *charge, p *Policy, s state
 		l.shape, l.fillsUp, l.streak = shapeReset, false, 0
 	}
 	l.gains = 0
+	l.shorten(now, p)
 	l.last = latest(l.last, start)
 	l.begin(true, l.sent-c.answered)
 	c.epoch = l.epoch
+}
+
+// shorten takes a window that was inferred to be no longer than from the first
+// word of it to the one that shows that it has turned.
+func (l *ledger) shorten(now time.Time, p *Policy) {
+	most := now.Sub(l.begun) + 2*l.quickest
+	least := p.Window - l.inferred
+	if most >= p.Window || most <= least {
+		return
+	}
+	if whole := most.Truncate(time.Second); whole > least {
+		most = whole
+	}
+	p.Window, l.inferred = most, most-least
 }
 
 // hearReset narrows down when the reset is. An origin may have rounded it up
@@ -151,7 +182,7 @@ func (l *ledger) hearReset(now, start time.Time, s statement) {
 	}
 	earliest := start.Add(s.reset - s.resolution)
 	switch {
-	case l.opens.IsZero(), earliest.After(l.opens), named.Before(l.earliest): // another reset
+	case l.opens.IsZero(), l.elastic && named.After(l.opens), earliest.After(l.opens), named.Before(l.earliest): // another reset
 		l.opens, l.earliest = named, earliest
 		return
 	}

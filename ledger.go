@@ -54,7 +54,9 @@ type ledger struct {
 	highest   int64 // … the most they said is left
 	fillsUp   bool  // resets are when a bucket is full
 	newest    newest
-	atNewest  bool // resets are when the newest unit comes back
+	atNewest  bool // resets are when the newest unit comes back …
+	returns   bool // … and units were seen to come back before that
+	elastic   bool // every request puts the reset off
 	piecemeal bool // after a stop the quota was not whole again, though the reset had passed
 	fits      int  // answers in a row that speak for a sliding window
 	gains     int  // answers that speak for a steady refill
@@ -92,8 +94,10 @@ type charge struct {
 type statement struct {
 	remaining  int64         // negative: not said
 	reset      time.Duration // negative: not said
-	resolution time.Duration
-	clock      bool // the reset was named as an instant
+	resolution time.Duration // by how much the reset may be off …
+	grain      time.Duration // … and what it is rounded to
+	clock      bool          // the reset was named as an instant …
+	instant    time.Time     // … of the origin's clock
 	refused    bool
 }
 
@@ -129,6 +133,9 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 	case l.shape == shapeSliding:
 		taken := l.own.used(now, p.Window) + l.reserve(now, p)
 		room := p.Quota - taken - l.foreignNow(now, p)
+		if l.presumed() {
+			room = min(room, l.left+1, max(l.left, room-l.doubt(p))) // one goes to see whether any come back
+		}
 		if l.othersSeen && now.Sub(l.said) < p.Window {
 			room = min(room, l.base-taken)
 		}
@@ -179,6 +186,8 @@ func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Tim
 		at = l.closed // even where less would do
 	case at.IsZero() && l.stated && !l.flows() && p.Window > 0:
 		return l.said.Add(p.Window), true // what was said then is over by then
+	case l.presumed() && l.own.inFlight > 0:
+		return time.Time{}, false
 	case l.shape == shapeSliding, at.IsZero() && !l.stated && p.Window > 0:
 		if at, known = l.own.back(now, n-room, p.Window); !known && l.own.inFlight == 0 {
 			return now, true // others hold it all: see what the origin says
@@ -300,13 +309,14 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	if p.Quota > 0 {
 		r = min(r, p.Quota) // an absurd count must not raise the rate
 	}
-	l.learnShape(now, start, c, p, r, s.refused)
 	// Of the requests sent so far, those not yet answered when this one was
 	// sent may or may not be counted in what it says.
 	least := r - (l.sent - c.answered - c.n) - l.unread(c, p)
 	if l.learnOrder(c); l.shape == shapeRefill && l.ordered >= convinced {
 		least = r - (l.sent - c.sent)
 	}
+	l.learnElastic(start, p, c, r, least)
+	l.learnShape(now, start, c, p, r, s.refused)
 	switch {
 	case l.stated && l.flows() && c.sent < l.saidOf: // an older word than the last
 	case l.stated:

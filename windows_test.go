@@ -1,0 +1,86 @@
+package heed_test
+
+import (
+	"math"
+	"net/http"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// fare asks a limiter near by for 20 s from several phases of the clock on, and wants so
+// many accepted and no more than so many refused each time.
+func fare(t *testing.T, least, most int, made func() func(now time.Time, h http.Header) bool) {
+	for from := 37 * time.Millisecond; from < time.Second; from += 193 * time.Millisecond {
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(from)
+			accepts := made()
+			l := &limiter{accepts: func(_ *http.Request, now time.Time, h http.Header) bool { return accepts(now, h) }}
+			l.ask(t, 20*time.Second, "http://origin.test/")
+			t.Logf("from %v: %d accepted, %d refused", from, l.accepted, l.refused)
+			if l.accepted < least || l.refused > most {
+				t.Errorf("from %v: %d accepted, %d refused; want at least %d and at most %d", from, l.accepted, l.refused, least, most)
+			}
+		})
+	}
+}
+
+// usualFields writes the three fields of most.
+func usualFields(h http.Header, quota, left int, reset int64) {
+	h.Set("X-RateLimit-Limit", strconv.Itoa(quota))
+	h.Set("X-RateLimit-Remaining", strconv.Itoa(left))
+	h.Set("X-RateLimit-Reset", strconv.FormatInt(reset, 10))
+}
+
+// Windows of a second, begun by their first requests, whose resets are rounded up to whole
+// seconds of the clock: the reset named is up to a second too late, and a window
+// seems longer than it is. express-rate-limit announces them so.
+func TestWindowsShorterThanTheirResetsSayAreUsedUp(t *testing.T) {
+	fare(t, 170, 0, func() func(now time.Time, h http.Header) bool {
+		w := &window{quota: 10, length: time.Second}
+		return func(now time.Time, h http.Header) bool {
+			ok := w.take(now)
+			usualFields(h, w.quota, max(w.quota-w.used, 0), int64(math.Ceil(float64(w.end.UnixMilli())/1000)))
+			return ok
+		}
+	})
+}
+
+// The quota is back when nothing was sent for as long as a window: every request puts
+// that off. gin-rate-limit counts so.
+func TestQuotaWhoseReturnEveryRequestPutsOffIsUsedUp(t *testing.T) {
+	fare(t, 195, 0, func() func(now time.Time, h http.Header) bool {
+		left, last := 0, int64(0)
+		return func(now time.Time, h http.Header) bool {
+			if last+5 <= now.Unix() {
+				left = 50
+			}
+			ok := left > 0
+			if ok {
+				left, last = left-1, now.Unix()
+			}
+			usualFields(h, 50, left, last+5)
+			return ok
+		}
+	})
+}
+
+// Units come back one by one though the reset named is that of the newest, which every
+// request puts off. flask-limiter counts so.
+func TestQuotaWhoseNewestUnitIsNamedIsUsedUp(t *testing.T) {
+	fare(t, 190, 0, func() func(now time.Time, h http.Header) bool {
+		var log []time.Time
+		return func(now time.Time, h http.Header) bool {
+			for len(log) > 0 && now.Sub(log[0]) >= 5*time.Second {
+				log = log[1:]
+			}
+			ok := len(log) < 50
+			if ok {
+				log = append(log, now)
+			}
+			usualFields(h, 50, 50-len(log), log[len(log)-1].Unix()+6)
+			return ok
+		}
+	})
+}
