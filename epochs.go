@@ -22,7 +22,11 @@ func (l *ledger) due(p *Policy) time.Time {
 	if p.Window <= 0 || l.begun.IsZero() || l.rounded <= 2*l.quickest || l.rounded < p.Window/10 {
 		return until
 	}
-	return soonest(until, latest(l.begun.Add(p.Window), l.opens.Add(-l.rounded)))
+	due := latest(l.begun.Add(p.Window), l.opens.Add(-l.rounded))
+	if !l.said.Before(due) { // it did not
+		return until
+	}
+	return soonest(until, due)
 }
 
 // turn begins a new epoch where the present one is over. It reports whether
@@ -53,9 +57,19 @@ func (l *ledger) turn(now time.Time, p *Policy) (probe bool) {
 // the units sent may belong; fresh: its quota is presumed whole.
 func (l *ledger) begin(fresh bool, sent int64) {
 	l.epoch++
-	l.fresh, l.stated, l.left, l.part, l.inEpoch = fresh, false, 0, 0, sent
+	l.fresh, l.stated, l.partial, l.left, l.part, l.inEpoch = fresh, false, false, 0, 0, sent
 	l.earliest, l.opens, l.closed, l.begun = time.Time{}, time.Time{}, time.Time{}, time.Time{}
 }
+
+// awaits reports whether c went to see whether a quota that was used up is back, and
+// no answer has said so.
+func (l *ledger) awaits(c *charge) bool {
+	return l.fresh && !l.stated && c.epoch == l.epoch && l.inEpoch <= c.n
+}
+
+// notYet takes in that it was not, at the reset that was named: that was rounded down,
+// or more than one reset brings it back.
+func (l *ledger) notYet() { l.down, l.piecemeal = true, l.down }
 
 // compare finds out whether a window begins with the first request in it: then
 // each begins later than the one before and its length say, by a round trip at
@@ -88,8 +102,11 @@ func (l *ledger) sparing() bool { return l.byUse && l.ahead > 0 && !l.flows() }
 // instant is named, it is when that may have been rounded up from: the answer shows.
 func (l *ledger) lastUnit(now time.Time, p *Policy) time.Time {
 	reset := l.opens
-	if l.elastic { // keeping it would keep the others, too
+	switch {
+	case l.elastic: // keeping it would keep the others, too
 		return now
+	case l.partial && !l.flows(): // more may come back before the reset
+		return latest(now, soonest(l.said.Add(p.Window/10), reset))
 	}
 	if l.shape == shapeSliding {
 		if at, ok := l.own.back(now, 1+l.doubt(p), p.Window); ok {
@@ -137,7 +154,7 @@ func (l *ledger) noticeReset(now, start time.Time, c *charge, p *Policy, s state
 		l.named = last
 	}
 	leap := earliest.Sub(named)
-	if !l.stated || s.remaining <= l.most || named.IsZero() || leap <= now.Sub(l.said) || leap < p.Window/2 {
+	if !l.stated || l.elastic || s.remaining <= l.most || named.IsZero() || leap <= now.Sub(l.said) || leap < p.Window/2 {
 		return
 	}
 	switch l.shape {
@@ -151,18 +168,19 @@ func (l *ledger) noticeReset(now, start time.Time, c *charge, p *Policy, s state
 		l.shape, l.fillsUp, l.streak = shapeReset, false, 0
 	}
 	l.gains = 0
-	l.shorten(now, p)
+	l.shorten(now, p, s.grain)
 	l.last = latest(l.last, start)
 	l.begin(true, l.sent-c.answered)
 	c.epoch = l.epoch
 }
 
 // shorten takes a window that was inferred to be no longer than from the first
-// word of it to the one that shows that it has turned.
-func (l *ledger) shorten(now time.Time, p *Policy) {
+// word of it to the one that shows that it has turned, where the reset named may have been
+// rounded up.
+func (l *ledger) shorten(now time.Time, p *Policy, grain time.Duration) {
 	most := now.Sub(l.begun) + 2*l.quickest
-	least := p.Window - l.inferred
-	if most >= p.Window || most <= least {
+	least := max(p.Window-l.inferred, 0)
+	if l.down || most >= p.Window || most <= least || most < grain {
 		return
 	}
 	if whole := most.Truncate(time.Second); whole > least {

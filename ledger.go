@@ -54,10 +54,12 @@ type ledger struct {
 	highest   int64 // … the most they said is left
 	fillsUp   bool  // resets are when a bucket is full
 	newest    newest
+	counter   counter
 	atNewest  bool // resets are when the newest unit comes back …
 	returns   bool // … and units were seen to come back before that
 	elastic   bool // every request puts the reset off
 	piecemeal bool // after a stop the quota was not whole again, though the reset had passed
+	partial   bool // nor was most of it back when the first answer of this epoch came
 	fits      int  // answers in a row that speak for a sliding window
 	gains     int  // answers that speak for a steady refill
 
@@ -133,7 +135,7 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 	case l.shape == shapeSliding:
 		taken := l.own.used(now, p.Window) + l.reserve(now, p)
 		room := p.Quota - taken - l.foreignNow(now, p)
-		if l.presumed() {
+		if l.presumed() && l.told() {
 			room = min(room, l.left+1, max(l.left, room-l.doubt(p))) // one goes to see whether any come back
 		}
 		if l.othersSeen && now.Sub(l.said) < p.Window {
@@ -186,7 +188,7 @@ func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Tim
 		at = l.closed // even where less would do
 	case at.IsZero() && l.stated && !l.flows() && p.Window > 0:
 		return l.said.Add(p.Window), true // what was said then is over by then
-	case l.presumed() && l.own.inFlight > 0:
+	case l.presumed() && l.told() && l.own.inFlight > 0:
 		return time.Time{}, false
 	case l.shape == shapeSliding, at.IsZero() && !l.stated && p.Window > 0:
 		if at, known = l.own.back(now, n-room, p.Window); !known && l.own.inFlight == 0 {
@@ -293,7 +295,8 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 		l.noticeReset(now, start, c, p, s)
 		l.hearReset(now, start, s)
 	}
-	if s.refused && l.turnedTooSoon(now, c, p, s) {
+	tooSoon := s.refused && l.turnedTooSoon(now, c, p, s)
+	if tooSoon {
 		l.down = true
 		l.opens = l.opens.Add(s.resolution)
 	}
@@ -302,7 +305,7 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	}
 	l.learnFill(p, &s)
 	l.learnNewest(now, p, &s)
-	if s.refused && l.fresh && !l.stated && c.epoch == l.epoch && l.inEpoch < p.Quota*9/10 {
+	if s.refused && !tooSoon && l.fresh && !l.stated && c.epoch == l.epoch && l.inEpoch < p.Quota*9/10 {
 		l.piecemeal = true
 	}
 	r := s.remaining
@@ -317,6 +320,7 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	}
 	l.learnElastic(start, p, c, r, least)
 	l.learnShape(now, start, c, p, r, s.refused)
+	l.learnCounter(now, c, p, &s, r)
 	switch {
 	case l.stated && l.flows() && c.sent < l.saidOf: // an older word than the last
 	case l.stated:
@@ -337,6 +341,10 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	}
 	if !l.stated {
 		l.begun = now
+		l.partial = l.epoch > 0 && r+l.inEpoch-(l.sent-c.sent) < p.Quota/2
+		if l.partial && l.fresh && !s.refused && (r < p.Quota*9/10-l.own.used(now, p.Window) || r == 0 && s.reset > p.Window/2) {
+			l.piecemeal = true // a sliding window would have more of it back, or soon
+		}
 	}
 	if !l.stated || !l.flows() || c.sent >= l.saidOf {
 		l.said = now
@@ -345,6 +353,9 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	if r > 0 {
 		l.dry = time.Time{}
 		return capped
+	}
+	if l.shape == shapeRefill && s.reset > max(p.Window/4, 2*s.resolution) {
+		l.fillsUp = true // it is not when there is one more
 	}
 	again := !l.dry.IsZero()
 	if !again || !s.refused { // until it was accepted something was left
@@ -356,6 +367,8 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 		l.proven = l.blind
 	}
 	switch {
+	case wait >= 0 && l.piecemeal && !l.flows() && p.Window > 0:
+		wait += max(s.resolution, p.Window/10)
 	case wait >= 0 && l.down:
 		wait += s.resolution
 	case wait >= 0:

@@ -79,6 +79,9 @@ func (l *ledger) learnNewest(now time.Time, p *Policy, s *statement) {
 // the resets named, and none was seen to yet.
 func (l *ledger) presumed() bool { return l.shape == shapeSliding && l.atNewest && !l.returns }
 
+// told reports whether the latest answer said what is left.
+func (l *ledger) told() bool { return l.sent-l.saidOf <= l.own.inFlight }
+
 // doubt is how many units have to come back for that to be sure.
 func (l *ledger) doubt(p *Policy) int64 {
 	if !l.presumed() {

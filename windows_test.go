@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// fare asks a limiter near by for 20 s from several phases of the clock on, and wants so
-// many accepted and no more than so many refused each time.
-func fare(t *testing.T, least, most int, made func() func(now time.Time, h http.Header) bool) {
+// fare asks a limiter near by for a while from several phases of the clock on, and wants
+// so many accepted and no more than so many refused each time.
+func fare(t *testing.T, length time.Duration, least, most int, made func() func(now time.Time, h http.Header) bool) {
 	for from := 37 * time.Millisecond; from < time.Second; from += 193 * time.Millisecond {
 		synctest.Test(t, func(t *testing.T) {
 			time.Sleep(from)
 			accepts := made()
 			l := &limiter{accepts: func(_ *http.Request, now time.Time, h http.Header) bool { return accepts(now, h) }}
-			l.ask(t, 20*time.Second, "http://origin.test/")
+			l.ask(t, length, "http://origin.test/")
 			t.Logf("from %v: %d accepted, %d refused", from, l.accepted, l.refused)
 			if l.accepted < least || l.refused > most {
 				t.Errorf("from %v: %d accepted, %d refused; want at least %d and at most %d", from, l.accepted, l.refused, least, most)
@@ -37,7 +37,7 @@ func usualFields(h http.Header, quota, left int, reset int64) {
 // seconds of the clock: the reset named is up to a second too late, and a window
 // seems longer than it is. express-rate-limit announces them so.
 func TestWindowsShorterThanTheirResetsSayAreUsedUp(t *testing.T) {
-	fare(t, 170, 0, func() func(now time.Time, h http.Header) bool {
+	fare(t, 20*time.Second, 170, 0, func() func(now time.Time, h http.Header) bool {
 		w := &window{quota: 10, length: time.Second}
 		return func(now time.Time, h http.Header) bool {
 			ok := w.take(now)
@@ -50,7 +50,7 @@ func TestWindowsShorterThanTheirResetsSayAreUsedUp(t *testing.T) {
 // The quota is back when nothing was sent for as long as a window: every request puts
 // that off. gin-rate-limit counts so.
 func TestQuotaWhoseReturnEveryRequestPutsOffIsUsedUp(t *testing.T) {
-	fare(t, 195, 0, func() func(now time.Time, h http.Header) bool {
+	fare(t, 20*time.Second, 195, 0, func() func(now time.Time, h http.Header) bool {
 		left, last := 0, int64(0)
 		return func(now time.Time, h http.Header) bool {
 			if last+5 <= now.Unix() {
@@ -69,7 +69,7 @@ func TestQuotaWhoseReturnEveryRequestPutsOffIsUsedUp(t *testing.T) {
 // Units come back one by one though the reset named is that of the newest, which every
 // request puts off. flask-limiter counts so.
 func TestQuotaWhoseNewestUnitIsNamedIsUsedUp(t *testing.T) {
-	fare(t, 190, 0, func() func(now time.Time, h http.Header) bool {
+	fare(t, 20*time.Second, 190, 0, func() func(now time.Time, h http.Header) bool {
 		var log []time.Time
 		return func(now time.Time, h http.Header) bool {
 			for len(log) > 0 && now.Sub(log[0]) >= 5*time.Second {
@@ -80,6 +80,53 @@ func TestQuotaWhoseNewestUnitIsNamedIsUsedUp(t *testing.T) {
 				log = append(log, now)
 			}
 			usualFields(h, 50, 50-len(log), log[len(log)-1].Unix()+6)
+			return ok
+		}
+	})
+}
+
+// What is left is counted out of two windows, the one before being taken to have been used
+// evenly. Nothing is back at once when a window is over, though its end is the reset that
+// is named, and whoever is told that nothing is left has to wait until then.
+func TestQuotaCountedOutOfTwoWindowsIsUsedUp(t *testing.T) {
+	const quota, length = 120, 60
+	fare(t, 10*time.Minute, 900, 1, func() func(now time.Time, h http.Header) bool { // of 1260; gofiber counts so
+		var before, used, end int64
+		return func(now time.Time, h http.Header) bool {
+			switch at := now.Unix(); {
+			case end == 0 || at >= end+length:
+				before, used, end = 0, 0, at+length
+			case at >= end:
+				before, used, end = used, 0, end+length
+			}
+			in := end - now.Unix()
+			used++
+			left := quota - (before*in+length-1)/length - used
+			if left < 0 {
+				h.Set("Retry-After", strconv.FormatInt(in, 10))
+				return false
+			}
+			usualFields(h, quota, int(left), in)
+			return true
+		}
+	})
+	fare(t, 10*time.Minute, 900, 1, func() func(now time.Time, h http.Header) bool { // httprate
+		var before, used, turn int64
+		return func(now time.Time, h http.Header) bool {
+			switch n := now.UnixNano() / (length * 1e9); {
+			case n > turn+1:
+				before, used, turn = 0, 0, n
+			case n > turn:
+				before, used, turn = used, 0, n
+			}
+			rate := math.Round(float64(before)*(1-float64(now.UnixNano()%(length*1e9))/(length*1e9))) + float64(used)
+			ok := rate < quota
+			if ok {
+				used, rate = used+1, rate+1
+			} else {
+				h.Set("Retry-After", strconv.Itoa(length))
+			}
+			usualFields(h, quota, max(quota-int(rate), 0), (turn+1)*length)
 			return ok
 		}
 	})
