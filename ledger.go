@@ -351,7 +351,9 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	}
 	l.stated, l.saidOf = true, max(l.saidOf, c.sent)
 	if r > 0 {
-		l.dry = time.Time{}
+		if start.After(l.dry) { // else it was counted before there was nothing
+			l.dry = time.Time{}
+		}
 		return capped
 	}
 	if l.shape == shapeRefill && s.reset > max(p.Window/4, 2*s.resolution) {
