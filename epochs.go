@@ -147,14 +147,16 @@ func (l *ledger) close(now time.Time, wait, atMost time.Duration) {
 // names no such leaps.
 func (l *ledger) noticeReset(now, start time.Time, c *charge, p *Policy, s statement) {
 	named, earliest, last := l.named, start.Add(s.reset-s.resolution), now.Add(s.reset)
+	more := s.remaining
 	if s.clock { // by the origin's own clock, nothing is lost in between
 		earliest, last = s.instant, s.instant
+		more -= l.sent - c.answered - c.n // which may not be counted
 	}
 	if s.remaining > 0 { // else a bucket names the next unit, not when it is full
 		l.named = last
 	}
 	leap := earliest.Sub(named)
-	if !l.stated || l.elastic || s.remaining <= l.most || named.IsZero() || leap <= now.Sub(l.said) || leap < p.Window/2 {
+	if !l.stated || l.elastic || more <= l.most || named.IsZero() || leap <= now.Sub(l.said) || leap < p.Window/2 {
 		return
 	}
 	switch l.shape {

@@ -64,7 +64,7 @@ func (l *ledger) learnNewest(now time.Time, p *Policy, s *statement) {
 		named, hidden = s.instant, s.grain
 	}
 	switch {
-	case l.shape != shapeUnknown || s.remaining <= 0 || s.reset < 0 || p.Window <= 3*s.resolution || n.count < convinced && s.fills(p): // says nothing of it
+	case l.shape != shapeUnknown || s.remaining <= 0 || s.reset < 0 || p.Window <= 3*s.resolution || (n.count < convinced || n.left <= p.Quota/2) && s.fills(p): // says nothing of it
 		return
 	case (s.reset - p.Window).Abs() > s.resolution, p.Window != n.window, s.remaining >= n.left, now.Sub(n.at) > p.Window/4:
 		*n = newest{window: p.Window, left: s.remaining, since: now, named: named}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/heedhttp/heed/heedtest"
 )
 
 // fare asks a limiter near by for a while from several phases of the clock on, and wants
@@ -130,4 +132,16 @@ func TestQuotaCountedOutOfTwoWindowsIsUsedUp(t *testing.T) {
 			return ok
 		}
 	})
+}
+
+// A burst out of a bucket whose answers overtake each other is no window that has
+// turned, though the instants that they name differ by a second.
+func TestBucketsWhoseAnswersOvertakeEachOtherAreUsedUp(t *testing.T) {
+	tally, _ := load{heedtest.Config{
+		Algorithm: heedtest.TokenBucket, Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}},
+		Dialect: heedtest.XRateLimitEpoch, Latency: heedtest.RoundTrip(500 * time.Millisecond),
+	}, 64, 40, nil}.play(t)
+	if tally.Accepted < 1900 || tally.Refused > 0 {
+		t.Errorf("%d accepted of 2050, %d refused", tally.Accepted, tally.Refused)
+	}
 }
