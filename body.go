@@ -72,14 +72,17 @@ func (pm *Permit) follow(resp *http.Response) {
 	default:
 		pm.body = resp.Body
 		if pm.counts {
-			pm.unread.Store(resp.ContentLength)
+			pm.unread.Store(min(resp.ContentLength, mostClaimed))
 		}
-		if o := pm.p.origin; !pm.looked && (o.bodies != nil || o.reg.config.Origin != nil) {
+		if o := pm.p.origin; !pm.looked.Load() && (o.bodies != nil || o.reg.config.Origin != nil) {
 			pm.lookOn(resp)
 		}
 		resp.Body = (*followedBody)(pm)
 	}
 }
+
+// mostClaimed bounds how many bytes a response is believed to hold.
+const mostClaimed = 1 << 40
 
 // A followedBody is a response's body that ends its permit.
 type followedBody Permit

@@ -29,7 +29,7 @@ func (p *partition) hearNames(now time.Time, pm *Permit, a *Announcement) {
 	route := appendRoute(buf[:0], pm.method, pm.path)
 	key := o.stated.known[string(route)]
 	for name := range a.names {
-		if name != "" && !keyHas(key, name) {
+		if name != "" && !keyHas(key, name) && strings.Count(key, bucketSep) < mostSlots-1 {
 			key = joinBuckets(append(strings.FieldsFunc(key, isBucketSep), name))
 			o.stated.learn(route, pm.path, key)
 		}

@@ -283,3 +283,42 @@ func TestManyChannelsAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// Requests in line turn out to belong to another budget while no more lanes can
+// be remembered and idle ones make room.
+func TestBudgetIsFoundWhileNoMoreAreRemembered(t *testing.T) {
+	for idle := 250; idle < 258; idle++ {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRegistry(t, heed.Config{Default: unsmoothed})
+			defer r.Close()
+			ask := func(path string, fields ...string) {
+				pm := acquire(t, r, request(example+path))
+				pm.Observe(answer(200, fields...))
+				pm.Release()
+			}
+			ask("/first", "X-RateLimit-Bucket", "one")
+			early := acquire(t, r, request(example+"/early"))
+			for i := range idle {
+				ask(fmt.Sprint("/idle", i))
+			}
+			if err := r.Pause(example, time.Minute); err != nil {
+				t.Fatal(err)
+			}
+			var all []*waiting
+			for _, path := range []string{"/early", "/late", "/early", "/late"} {
+				all = append(all, start(t.Context(), r, request(example+path)))
+			}
+			early.Observe(answer(200, "X-RateLimit-Bucket", "another"))
+			early.Release()
+			if err := r.Pause(example, 0); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			for i, w := range all {
+				if !w.done() || w.err != nil {
+					t.Errorf("%d idle, request %d: done %v, error %v", idle, i, w.done(), w.err)
+				}
+			}
+		})
+	}
+}

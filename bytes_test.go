@@ -1,7 +1,10 @@
 package heed_test
 
 import (
+	"context"
+	"errors"
 	"io"
+	"math"
 	"net/http"
 	"strings"
 	"testing"
@@ -92,4 +95,74 @@ func TestBytesNobodyCountsAreSpentAsReserved(t *testing.T) {
 			t.Errorf("%d bytes left, want 600", left)
 		}
 	})
+}
+
+// What an answer claims to hold is no more than a claim.
+func TestAbsurdContentLengthsLiftNoLimit(t *testing.T) {
+	for name, limit := range map[string]heed.Policy{
+		"window": {Quota: 1000, Window: time.Minute, Unit: heed.UnitContentBytes},
+		"bucket": {Quota: 1000, Window: time.Minute, Burst: 1000, Unit: heed.UnitContentBytes},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRegistry(t, heed.Config{Default: heed.Limits{Policies: []heed.Policy{limit}, Smoothing: heed.Smoothing{Off: true}}})
+				defer r.Close()
+				tr := &heed.Transport{Registry: r, Base: respond(func(*http.Request) *http.Response {
+					resp := reply(200, "x")
+					resp.ContentLength = math.MaxInt64
+					return resp
+				})}
+				ctx := heed.WithCost(t.Context(), heed.UnitContentBytes, 10)
+				var open []*http.Response
+				for range 4 {
+					resp, err := tr.RoundTrip(get(ctx, example))
+					if err != nil {
+						t.Fatal(err)
+					}
+					open = append(open, resp)
+				}
+				for i, resp := range open {
+					resp.Body.Close()
+					if d := r.Check(get(ctx, example)); d.Allowed || d.Wait < time.Second {
+						t.Errorf("after %d: %+v, want that it is held", i+1, d)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Costs that no quota holds take all of it, and make no debt of one that is
+// past counting.
+func TestAbsurdCostsLiftNoLimit(t *testing.T) {
+	for name, limit := range map[string]heed.Policy{
+		"window": {Quota: 10, Window: time.Minute},
+		"bucket": {Quota: 10, Window: time.Minute, Burst: 10},
+		"slow":   {Quota: 1, Window: 200 * 365 * 24 * time.Hour, Burst: 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRegistry(t, heed.Config{Default: heed.Limits{Policies: []heed.Policy{limit}, Smoothing: heed.Smoothing{Off: true}}})
+				pm := acquire(t, r, request(example))
+				pm.Observe(answer(200))
+				pm.Release()
+				var all []*waiting
+				for range 5 {
+					all = append(all, start(heed.WithCost(t.Context(), heed.UnitRequests, math.MaxInt64), r, request(example)))
+				}
+				if d := r.Check(request(example)); d.Allowed {
+					t.Errorf("%+v, want that it is held", d)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+				defer cancel()
+				if _, err := r.Acquire(ctx, request(example)); !errors.Is(err, heed.ErrLimited) {
+					t.Errorf("behind %d that take the whole quota each: %v", len(all), err)
+				}
+				if at, _ := ctx.Deadline(); time.Until(at) < 2*time.Minute {
+					t.Errorf("it was told so only %v before", time.Until(at))
+				}
+				r.Close()
+			})
+		})
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -29,17 +30,6 @@ func chaos(t *testing.T, seed uint64) {
 		goroutines = 1000
 		rounds     = 5
 	)
-	limits := []Limits{
-		{},
-		{Policies: []Policy{{Name: "a", Quota: 50, Window: time.Second}, {Name: "b", Quota: 400, Window: 10 * time.Second}}},
-		{Policies: []Policy{{Quota: 30, Window: time.Second, Burst: 7}, {Quota: 8, Unit: UnitConcurrentRequests}}, MaxWait: 20 * time.Second},
-		{Policies: []Policy{{Quota: 1 << 16, Window: time.Second, Unit: UnitContentBytes}}, MaxQueue: 100, Smoothing: Smoothing{Strict: true}},
-		{MinInterval: 5 * time.Millisecond, MaxRetryAfter: 10 * time.Second},
-		{MinPause: 2 * time.Millisecond, MaxWait: 5 * time.Second},
-		{MaxConcurrent: 5, Smoothing: Smoothing{Off: true}},
-		{IgnoreHeaders: true, MaxBackoff: 5 * time.Second, MinBackoff: time.Second},
-		{Unlimited: true},
-	}
 	var events atomic.Int64
 	r, err := NewRegistry(Config{
 		Logger: slog.New(slog.DiscardHandler), MaxOrigins: 12, IdleAfter: 20 * time.Second,
@@ -50,36 +40,9 @@ func chaos(t *testing.T, seed uint64) {
 	}
 	stop := make(chan struct{})
 	meddled := make(chan struct{})
-	go func() { // turns every knob there is
+	go func() {
 		defer close(meddled)
-		rnd := rand.New(rand.NewPCG(seed, 1))
-		for {
-			select {
-			case <-stop:
-				return
-			case <-time.After(chaosTime(rnd, 300*time.Millisecond)):
-			}
-			origin := chaosOrigin(rnd)
-			switch rnd.IntN(9) {
-			case 0, 1, 2:
-				err = r.SetLimits(origin, limits[rnd.IntN(len(limits))])
-			case 3:
-				r.ClearLimits(origin)
-			case 4:
-				err = r.SetAllLimits(limits[rnd.IntN(len(limits)-1)], map[string]Limits{origin: limits[rnd.IntN(len(limits))]})
-			case 5:
-				err = r.Pause(origin, chaosTime(rnd, 2*time.Second))
-			case 6:
-				err = r.Pause(origin, 0)
-			case 7:
-				err = r.Reset(origin)
-			case 8:
-				r.Snapshot()
-			}
-			if err != nil {
-				t.Error(err)
-			}
-		}
+		chaosMeddle(t, r, rand.New(rand.NewPCG(seed, 1)), stop)
 	}()
 	var granted, refused, cancelled atomic.Int64
 	done := make(chan struct{})
@@ -160,17 +123,62 @@ func chaos(t *testing.T, seed uint64) {
 	}
 }
 
+// chaosLimits are all the limits there are.
+var chaosLimits = []Limits{
+	{},
+	{Policies: []Policy{{Name: "a", Quota: 50, Window: time.Second}, {Name: "b", Quota: 400, Window: 10 * time.Second}}},
+	{Policies: []Policy{{Quota: 30, Window: time.Second, Burst: 7}, {Quota: 8, Unit: UnitConcurrentRequests}}, MaxWait: 20 * time.Second},
+	{Policies: []Policy{{Quota: 1 << 16, Window: time.Second, Unit: UnitContentBytes}}, MaxQueue: 100, Smoothing: Smoothing{Strict: true}},
+	{MinInterval: 5 * time.Millisecond, MaxRetryAfter: 10 * time.Second},
+	{MinPause: 2 * time.Millisecond, MaxWait: 5 * time.Second},
+	{MaxConcurrent: 5, Smoothing: Smoothing{Off: true}},
+	{IgnoreHeaders: true, MaxBackoff: 5 * time.Second, MinBackoff: time.Second},
+	{Unlimited: true},
+}
+
+// chaosMeddle turns every knob of a registry.
+func chaosMeddle(t *testing.T, r *Registry, rnd *rand.Rand, stop <-chan struct{}) {
+	for chaosWait(stop, chaosTime(rnd, 300*time.Millisecond)) {
+		if err := chaosTurn(r, rnd); err != nil && !errors.Is(err, errChaos) {
+			t.Error(err)
+		}
+	}
+}
+
+// chaosTurn turns one of them.
+func chaosTurn(r *Registry, rnd *rand.Rand) error {
+	defer chaosCatch()
+	origin, limits := chaosOrigin(rnd), chaosLimits
+	switch rnd.IntN(9) {
+	case 0, 1, 2:
+		return r.SetLimits(origin, limits[rnd.IntN(len(limits))])
+	case 3:
+		r.ClearLimits(origin)
+	case 4:
+		return r.SetAllLimits(limits[rnd.IntN(len(limits)-1)], map[string]Limits{origin: limits[rnd.IntN(len(limits))]})
+	case 5:
+		return r.Pause(origin, chaosTime(rnd, 2*time.Second))
+	case 6:
+		return r.Pause(origin, 0)
+	case 7:
+		return r.Reset(origin)
+	case 8:
+		r.Snapshot()
+	}
+	return nil
+}
+
 // checkBooks reports what is not as it should be where nothing is in flight.
 func checkBooks(t *testing.T, o *origin) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.inFlight != 0 || o.waiting != 0 || len(o.pending) != 0 || o.gone {
-		t.Errorf("%s: %d in flight, %d waiting, %d events untold", o.name, o.inFlight, o.waiting, len(o.pending))
+	if o.inFlight != 0 || o.waiting != 0 || len(o.pending) != 0 || o.listening != 0 || o.gone {
+		t.Errorf("%s: %d in flight, %d waiting, %d events untold, %d bodies looked at", o.name, o.inFlight, o.waiting, len(o.pending), o.listening)
 	}
 	for _, p := range o.partitions {
 		name := fmt.Sprintf("%s #%d", o.name, p.number)
-		if p.unanswered != 0 || p.inFlight.len != 0 || p.inFlight.oldest != nil || p.inFlight.youngest != nil || p.opening.flying != 0 {
-			t.Errorf("%s: %d unanswered, %d in flight, %d of its opening", name, p.unanswered, p.inFlight.len, p.opening.flying)
+		if p.unanswered != 0 || p.listening != 0 || p.inFlight.len != 0 || p.inFlight.oldest != nil || p.inFlight.youngest != nil || p.opening.flying != 0 {
+			t.Errorf("%s: %d unanswered, %d bodies looked at, %d in flight, %d of its opening", name, p.unanswered, p.listening, p.inFlight.len, p.opening.flying)
 		}
 		if p.queue != (queue{}) || len(p.parked) != 0 || p.timer != nil {
 			t.Errorf("%s: queue %+v, %d parked, timer %v", name, p.queue, len(p.parked), p.timer != nil)
@@ -287,6 +295,20 @@ func chaosAnswer(pm *Permit, rnd *rand.Rand, sleep func(time.Duration)) (again b
 		pm.Observe(resp)
 		pm.Observe(resp)
 		pm.Cancel()
+	case 3: // all at once
+		look := func() { // at a body that comes slowly
+			h := http.Header{"Content-Type": {"application/problem+json"}, "Retry-After": {"1"}}
+			pm.Observe(&http.Response{StatusCode: 429, Header: h, Body: &chaosBody{left: 5}})
+		}
+		var all sync.WaitGroup
+		for _, call := range []func(){
+			look, look, func() { pm.Remaining() }, func() { pm.Observe(resp) },
+			func() { pm.Learn(Announcement{RetryAfter: time.Second, Bucket: "b"}) },
+		} {
+			all.Go(call)
+		}
+		all.Wait()
+		pm.Release()
 	default:
 		pm.Observe(resp)
 		sleep(100 * time.Millisecond)

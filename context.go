@@ -69,7 +69,7 @@ func Bypass(ctx context.Context) context.Context {
 
 // WithCost returns a context whose requests cost n of unit instead of one
 // request or of an estimate of bytes. 0 is free, though a refusal is waited for
-// all the same; a negative n counts as 0.
+// all the same; a negative n counts as 0, and one above 2⁴⁸ as that.
 // Costs of several units can be set one after the other.
 //
 // A cost above a policy's quota waits for the whole quota and takes it all;
@@ -86,7 +86,7 @@ func WithCost(ctx context.Context, unit Unit, n int64) context.Context {
 				costs = append(costs, c)
 			}
 		}
-		o.costs = append(costs, cost{unit, max(n, 0)})
+		o.costs = append(costs, cost{unit, min(max(n, 0), mostCost)})
 	})
 }
 
@@ -108,6 +108,10 @@ func WithMinInterval(ctx context.Context, d time.Duration) context.Context {
 func WithTrace(ctx context.Context, t *Trace) context.Context {
 	return with(ctx, func(o *options) { o.trace = t })
 }
+
+// mostCost is the highest cost that is told from a higher one: the sum of all
+// that wait has to be counted.
+const mostCost = 1 << 48
 
 // NoWaitOf reports whether ctx comes from [NoWait]: for limiters of other
 // kinds that take the same contexts.

@@ -26,7 +26,7 @@ func (l *ledger) learnCounter(now time.Time, c *charge, p *Policy, s *statement,
 	named := now.Add(s.reset)
 	if gap := named.Sub(k.end); gap > w/2 {
 		mark := l.answered - c.n
-		if *k = (counter{end: named, said: k.said, mark: mark, before: mark - k.mark}); gap > 3*w/2 || silent > p.Quota/20 {
+		if *k = (counter{end: named, said: k.said, mark: mark, before: mark - k.mark}); gap-w > w/2 || silent > p.Quota/20 {
 			k.before = 0
 		}
 	}

@@ -414,53 +414,93 @@ func TestBytesOfUnevenBodiesAreUsedUp(t *testing.T) {
 	}
 }
 
-// Processes that use one quota and know nothing of each other share it: none is
-// refused for what the others did, and none gets more than another.
+// Processes that use one quota and know nothing of each other share it: hardly any
+// is refused for what the others did, and none goes without. Who gets how much of a
+// window that slides is for chance to decide, so that the mean of several runs
+// counts.
 func TestProcessesThatKnowNothingOfEachOtherShare(t *testing.T) {
-	for _, algorithm := range []heedtest.Algorithm{
-		heedtest.FixedWindow, heedtest.FixedWindowByClock, heedtest.SlidingWindow, heedtest.TokenBucket, heedtest.GCRA,
+	for _, c := range []struct {
+		algorithm heedtest.Algorithm
+		refused   float64 // in the mean, at most
+		jain      float64 // Jain's index, in the mean, at least
+	}{
+		{heedtest.FixedWindow, 25, 0.95},
+		{heedtest.FixedWindowByClock, 25, 0.95},
+		{heedtest.SlidingWindow, 15, 0.9},
+		{heedtest.TokenBucket, 40, 0.9},
+		{heedtest.GCRA, 40, 0.9},
 	} {
-		const processes, goroutines, windows, quota = 4, 16, 20, 100
-		var got [processes]atomic.Int64
-		var tally heedtest.Tally
-		synctest.Test(t, func(t *testing.T) {
-			o := heedtest.NewOrigin(heedtest.Config{
-				Algorithm: algorithm, Policies: []heedtest.Policy{{Quota: quota, Window: 10 * time.Second}}, Latency: heedtest.RoundTrip(50 * time.Millisecond),
-			})
-			end := time.Now().Add(windows * 10 * time.Second)
-			var wg sync.WaitGroup
-			for i := range processes {
-				tr := quiet(t, o, heed.Limits{})
-				defer tr.Registry.Close()
-				time.AfterFunc(time.Until(end), func() { tr.Registry.Close() })
-				c := tr.Client()
-				for range goroutines {
-					wg.Go(func() {
-						for time.Now().Before(end) {
-							resp, err := c.Get(example)
-							if err != nil {
-								return
-							}
-							resp.Body.Close()
-							if resp.StatusCode == http.StatusOK {
-								got[i].Add(1)
-							}
-						}
-					})
-				}
-			}
-			wg.Wait()
-			tally = o.Tally()
-		})
-		sum, squares := 0.0, 0.0
-		for i := range got {
-			n := float64(got[i].Load())
-			sum, squares = sum+n, squares+n*n
+		const runs, windows, quota = 4, 20, 100
+		var accepted, refused, jain float64
+		for range runs {
+			tally, index := fourProcesses(t, heedtest.Config{
+				Algorithm: c.algorithm, Policies: []heedtest.Policy{{Quota: quota, Window: 10 * time.Second}}, Latency: heedtest.RoundTrip(50 * time.Millisecond),
+			}, windows)
+			accepted, refused, jain = accepted+float64(tally.Accepted)/runs, refused+float64(tally.Refused)/runs, jain+index/runs
 		}
-		jain := sum * sum / (processes * squares)
-		t.Logf("%s: %d accepted, %d refused, Jain's index %.2f", algorithm, tally.Accepted, tally.Refused, jain)
-		if tally.Refused > 70 || tally.Accepted < windows*quota*93/100 || jain < 0.7 {
-			t.Errorf("%s: %d accepted of %d, %d refused, Jain's index %.2f", algorithm, tally.Accepted, windows*quota, tally.Refused, jain)
+		t.Logf("%s: %.0f accepted, %.1f refused, Jain's index %.2f", c.algorithm, accepted, refused, jain)
+		if refused > c.refused || accepted < windows*quota*93/100 || jain < c.jain {
+			t.Errorf("%s: %.0f accepted of %d, %.1f refused, Jain's index %.2f, want at most %.0f and at least %.2f",
+				c.algorithm, accepted, windows*quota, refused, jain, c.refused, c.jain)
 		}
 	}
+}
+
+// Of a sliding window that others use too as much comes back as of a bucket, and the
+// resets it names can look like those of one, where they are rounded a lot.
+func TestSharedSlidingWindowIsNotTakenForABucket(t *testing.T) {
+	const runs, windows, quota = 4, 20, 50
+	var refused float64
+	for range runs {
+		tally, _ := fourProcesses(t, heedtest.Config{
+			Algorithm: heedtest.SlidingWindow, Policies: []heedtest.Policy{{Quota: quota, Window: 5 * time.Second}}, Latency: heedtest.RoundTrip(50 * time.Millisecond),
+		}, windows)
+		refused += float64(tally.Refused) / runs
+	}
+	t.Logf("%.1f refused", refused)
+	if refused > 9 {
+		t.Errorf("%.1f refused of %d, want 9 at most", refused, windows*quota)
+	}
+}
+
+// fourProcesses have 16 goroutines each ask an origin for all they can get. It
+// returns what the origin counted, and Jain's index of what they got: 1 where all
+// got as much, a quarter where one got it all.
+func fourProcesses(t *testing.T, c heedtest.Config, windows int) (tally heedtest.Tally, jain float64) {
+	t.Helper()
+	const processes, goroutines = 4, 16
+	var got [processes]atomic.Int64
+	synctest.Test(t, func(t *testing.T) {
+		o := heedtest.NewOrigin(c)
+		end := time.Now().Add(time.Duration(windows) * c.Policies[0].Window)
+		var wg sync.WaitGroup
+		for i := range processes {
+			tr := quiet(t, o, heed.Limits{})
+			defer tr.Registry.Close()
+			time.AfterFunc(time.Until(end), func() { tr.Registry.Close() })
+			c := tr.Client()
+			for range goroutines {
+				wg.Go(func() {
+					for time.Now().Before(end) {
+						resp, err := c.Get(example)
+						if err != nil {
+							return
+						}
+						resp.Body.Close()
+						if resp.StatusCode == http.StatusOK {
+							got[i].Add(1)
+						}
+					}
+				})
+			}
+		}
+		wg.Wait()
+		tally = o.Tally()
+	})
+	sum, squares := 0.0, 0.0
+	for i := range got {
+		n := float64(got[i].Load())
+		sum, squares = sum+n, squares+n*n
+	}
+	return tally, sum * sum / (processes * squares)
 }

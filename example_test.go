@@ -244,7 +244,7 @@ func ExampleWithTrace() {
 	transport := &heed.Transport{Base: stub(func(_ *http.Request, fields http.Header) int {
 		if refuse {
 			refuse = false
-			fields.Set("Retry-After-Ms", "20")
+			fields.Set("Retry-After-Ms", "500")
 			return http.StatusTooManyRequests
 		}
 		return http.StatusOK

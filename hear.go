@@ -332,6 +332,7 @@ func (p *partition) fade(now time.Time) {
 			return k.Name == s.policy.Name && k.PartitionKey == s.policy.PartitionKey && k.bucket == s.bucketName
 		})
 		p.news = true
+		p.closeAccounts(s)
 		p.openBucket(now, s.bucketName) // as if it had never been announced
 		return true
 	})

@@ -154,7 +154,7 @@ func (o *origin) space(now time.Time, v *verdict, interval time.Duration, n int)
 			v.hold(o.lastStart.Add(interval), CauseInterval, "")
 			first = latest(base, o.lastStart.Add(l.MinInterval))
 		}
-		v.hold(first.Add(time.Duration(n)*l.MinInterval), CauseInterval, "")
+		v.hold(first.Add(times(int64(n), l.MinInterval)), CauseInterval, "")
 	}
 	if l.MinPause > 0 {
 		first := base
@@ -165,7 +165,7 @@ func (o *origin) space(now time.Time, v *verdict, interval time.Duration, n int)
 		case !o.lastEnd.IsZero():
 			first = latest(base, o.lastEnd.Add(l.MinPause))
 		}
-		v.hold(first.Add(time.Duration(n)*l.MinPause), CauseInterval, "")
+		v.hold(first.Add(times(int64(n), l.MinPause)), CauseInterval, "")
 	}
 	if l.MaxConcurrent > 0 && o.inFlight >= l.MaxConcurrent {
 		v.await(now, CauseConcurrency, "")
@@ -180,9 +180,9 @@ func (s *slot) spread(n int64) time.Duration {
 	case s.source != SourceConfigured || p.Unit == UnitConcurrentRequests || n <= p.Quota && s.bucket == nil:
 		return 0
 	case s.bucket != nil:
-		return time.Duration(float64(max(n-p.Burst, 0)) / float64(s.bucket.Limit()) * 1e9)
+		return nanoseconds(float64(max(n-p.Burst, 0)) / float64(s.bucket.Limit()) * 1e9)
 	}
-	return time.Duration((n-1)/p.Quota) * p.Window
+	return times((n-1)/p.Quota, p.Window)
 }
 
 // placeOf returns a's place among those that wait in its partition.

@@ -190,21 +190,22 @@ func (p *partition) wakeHeads(now time.Time) bool {
 // sort moves the requests in line that turn out to belong to another lane.
 func (o *origin) sort(now time.Time) {
 	for _, p := range o.partitions {
-		var moved []*waiter
+		var all []*waiter // first, for a new lane can take the place of idle ones
 		p.queues(func(_ *lane, q *queue) {
-			q.all(func(w *waiter) {
-				if p.laneOf(now, &w.ask) != w.lane {
-					moved = append(moved, w)
-				}
-			})
+			q.all(func(w *waiter) { all = append(all, w) })
 		})
-		for _, w := range moved {
+		moved := false
+		for _, w := range all {
+			l := p.laneOf(now, &w.ask)
+			if l == w.lane {
+				continue
+			}
 			w.queue.remove(w)
-			w.lane = p.laneOf(now, &w.ask)
-			p.queueOf(w.lane).push(w)
-			p.news = true
+			w.lane = l
+			p.queueOf(l).push(w)
+			p.news, moved = true, true
 		}
-		if len(moved) > 0 && len(o.partitions) > 1 {
+		if moved && len(o.partitions) > 1 {
 			o.stirred = true // also those in other partitions are to be judged
 		}
 	}

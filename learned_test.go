@@ -69,7 +69,7 @@ func TestBurstIsNotTakenForTheRateForLong(t *testing.T) {
 		Latency: heedtest.RoundTrip(5 * time.Millisecond),
 	}, 16, 20, nil}.play(t)
 	t.Logf("%d accepted, %d refused", tally.Accepted, tally.Refused)
-	if tally.Refused > 19 || tally.Accepted < 230 { // 13 of them in flight at first
+	if tally.Refused > 19 || tally.Accepted < 205 { // 13 of them in flight at first; one more refusal costs a second
 		t.Errorf("%d accepted of 250, %d refused", tally.Accepted, tally.Refused)
 	}
 }

@@ -1,6 +1,7 @@
 package heed
 
 import (
+	"slices"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -274,4 +275,13 @@ func (p *partition) dropSlot(s *slot) {
 	}
 	p.slots = slots
 	p.news = true
+	p.closeAccounts(s)
+}
+
+// closeAccounts has requests in flight forget what they took of a slot that is
+// gone: some are in flight for days.
+func (p *partition) closeAccounts(s *slot) {
+	for pm := p.inFlight.oldest; pm != nil; pm = pm.younger {
+		pm.charges = slices.DeleteFunc(pm.charges, func(c charge) bool { return c.slot == s })
+	}
 }

@@ -50,6 +50,8 @@ type ledger struct {
 
 	shape     shape
 	streak    int   // statements in a row that fit a bucket that refills …
+	fitsUp    bool  // … if resets are rounded up …
+	fitsDown  bool  // … or down …
 	lowest    int64 // … and the least and …
 	highest   int64 // … the most they said is left
 	fillsUp   bool  // resets are when a bucket is full
@@ -177,7 +179,7 @@ func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Tim
 			return now, true
 		}
 		wait := min(missing/l.refill(now, p), p.Window.Seconds()) // by then more is known
-		return now.Add(time.Duration(wait*1e9) + 1), true
+		return now.Add(nanoseconds(wait*1e9) + 1), true
 	}
 	if room >= n {
 		return l.lastUnit(now, p), true
@@ -204,7 +206,7 @@ func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Tim
 		return time.Time{}, false
 	}
 	if p.Quota > 0 && p.Window > 0 && n > p.Quota+max(room, 0) {
-		at = at.Add(time.Duration((n-max(room, 0)-1)/p.Quota) * p.Window)
+		at = at.Add(times((n-max(room, 0)-1)/p.Quota, p.Window))
 	}
 	return at, known
 }
@@ -375,7 +377,7 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 		wait += s.resolution
 	case wait >= 0:
 	case l.shape == shapeRefill:
-		wait = time.Duration(1e9 / l.refill(now, p))
+		wait = nanoseconds(1e9 / l.refill(now, p))
 	case p.Window > 0:
 		wait = p.Window
 		if at, ok := l.own.back(now, 1, p.Window); ok {

@@ -87,13 +87,14 @@ func (l *ledger) seen(now time.Time, p *Policy) int64 {
 }
 
 // reserve is how many units of a sliding window are kept for what others take
-// between an answer and the next arrival.
+// between an answer and the next arrival, and, one for each quarter of the quota that
+// they use, for several of them going at the same moment.
 func (l *ledger) reserve(now time.Time, p *Policy) int64 {
 	foreign := float64(l.foreignNow(now, p))
 	if foreign < othersMatter*float64(p.Quota) {
 		return 0
 	}
-	return 1 + int64(foreign/p.Window.Seconds()*2*l.quickest.Seconds())
+	return int64(max(1, 4*foreign/float64(p.Quota)) + foreign*2*l.quickest.Seconds()/p.Window.Seconds())
 }
 
 // foreignNow is how much of a sliding window others are taken to use: nothing

@@ -97,11 +97,18 @@ func (r *Registry) change(edit func(overrides)) {
 	r.limits.Store(&all)
 	r.limitsMu.Unlock()
 	now := time.Now()
+	var heard []*origin
 	for _, o := range r.all() {
 		o.mu.Lock()
 		o.refresh(now)
 		o.wakeAll(now)
-		o.unlock()
+		if len(o.pending) > 0 {
+			heard = append(heard, o)
+		}
+		o.mu.Unlock()
+	}
+	for _, o := range heard { // last, for the user's OnEvent may panic
+		o.flush()
 	}
 }
 

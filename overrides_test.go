@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -343,5 +344,83 @@ func TestSettingTheSameLimitsAgainKeepsTheirBooks(t *testing.T) {
 			t.Errorf("policies are %+v", ps)
 		}
 		pm.Release()
+	})
+}
+
+// Limits can become a bucket, and back, while requests are in flight: what they
+// took of the one is not given back to the other.
+func TestRequestsInFlightOutliveABucketThatBecomesAWindow(t *testing.T) {
+	window := heed.Policy{Name: "p", Quota: 3, Window: 10 * time.Second}
+	bucket := window
+	bucket.Burst = 3
+	for _, c := range []struct {
+		name  string
+		turns []heed.Policy
+	}{
+		{"window, bucket, window", []heed.Policy{window, bucket, window}},
+		{"bucket, window", []heed.Policy{bucket, window}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRegistry(t, heed.Config{Default: unsmoothed})
+				defer r.Close()
+				meet(t, r, example)
+				var flying []*heed.Permit
+				for i, p := range c.turns {
+					l := unsmoothed
+					l.Policies = []heed.Policy{p}
+					if err := r.SetLimits(example, l); err != nil {
+						t.Fatal(err)
+					}
+					if i < len(c.turns)-1 {
+						flying = append(flying, acquire(t, r, request(example)))
+					}
+				}
+				for _, pm := range flying {
+					pm.Observe(answer(200))
+					pm.Release()
+				}
+				time.Sleep(time.Minute)
+				if d := r.Check(request(example)); d.Remaining != window.Quota {
+					t.Errorf("%d left of %d once all has come back", d.Remaining, window.Quota)
+				}
+			})
+		})
+	}
+}
+
+func TestPanicOfOnEventKeepsNewLimitsFromNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var armed atomic.Bool
+		r := newRegistry(t, heed.Config{Default: quota(1, time.Hour), OnEvent: func(e heed.Event) {
+			if e.Kind == heed.EventAdmitted && armed.CompareAndSwap(true, false) {
+				panic(e.Kind)
+			}
+		}})
+		defer r.Close()
+		var admitted atomic.Int64
+		for i := range 8 {
+			url := host(fmt.Sprint("h", i))
+			pm := acquire(t, r, request(url))
+			pm.Observe(answer(200))
+			pm.Release()
+			go func() {
+				defer func() { _ = recover() }() // whoever comes by tells of it
+				defer admitted.Add(1)
+				r.Acquire(t.Context(), request(url))
+			}()
+			synctest.Wait()
+		}
+		armed.Store(true)
+		func() {
+			defer func() { _ = recover() }()
+			if err := r.SetLimits("*", quota(10, time.Hour)); err != nil {
+				t.Error(err)
+			}
+		}()
+		synctest.Wait()
+		if n := admitted.Load(); n != 8 || armed.Load() {
+			t.Errorf("%d of 8 were admitted", n)
+		}
 	})
 }

@@ -40,7 +40,7 @@ type Permit struct {
 	older, younger *Permit // in the partition's flights
 
 	body    io.ReadCloser // the response's, once it came
-	looked  bool          // the dialects read from bodies have had its beginning
+	looked  atomic.Bool   // the dialects read from bodies have had its beginning
 	look    *bodyLook     // they are yet to have it; nil: there are none
 	counts  bool          // a policy counts its bytes
 	watched bool          // and a Transport sees them pass
@@ -96,8 +96,9 @@ func (pm *Permit) Observe(resp *http.Response) Announcement {
 	a, more := parseFields(origin, resp, now, r.config.Dialects)
 	if more {
 		pm.listen(resp.StatusCode, &a)
-		looked := a.parseBody(origin, resp, peekBody(resp, bodyPatience), now, r.config.Dialects)
-		pm.looked = pm.looked || looked
+		if a.parseBody(origin, resp, peekBody(resp, bodyPatience), now, r.config.Dialects) {
+			pm.looked.Store(true)
+		}
 	}
 	pm.learn(now, resp.StatusCode, &a)
 	return a
@@ -138,7 +139,7 @@ func (pm *Permit) listen(status int, fields *Announcement) {
 	o := pm.p.origin
 	o.mu.Lock()
 	defer o.unlock()
-	if pm.over || pm.observed || hintOf(fields, o.limits.IgnoreHeaders) <= 0 {
+	if pm.over || pm.observed || pm.listening != nil || hintOf(fields, o.limits.IgnoreHeaders) <= 0 {
 		return
 	}
 	pm.listening = &pm.p.listening
@@ -245,6 +246,9 @@ func (pm *Permit) bytes() (n int64, exact bool) {
 // ownRetryAt is the instant before which a refused request is not to be tried
 // again, whatever the limits it shares say; zero: none.
 func (pm *Permit) ownRetryAt() time.Time {
+	if pm.p == nil {
+		return time.Time{}
+	}
 	o := pm.p.origin
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -98,6 +98,17 @@ func (p *Pool) RoundTrip(req *http.Request) (*http.Response, error) {
 		return resp, err
 	}
 	out := t.send(tok.req, pm)
+	pm = nil // it is out's
+	panicked := true
+	defer func() {
+		if !panicked {
+			return
+		}
+		defer out.drop()
+		if pm != nil {
+			pm.Cancel()
+		}
+	}()
 	for attempt := 1; ; {
 		rejected := out.err == nil && out.resp.StatusCode == http.StatusUnauthorized
 		if rejected {
@@ -111,6 +122,7 @@ func (p *Pool) RoundTrip(req *http.Request) (*http.Response, error) {
 				break
 			}
 			if !out.said.Refused || out.said.Global {
+				panicked = false
 				return answer(t.tryAgainFrom(tok.req, out, attempt))
 			}
 			attempt++
@@ -118,11 +130,12 @@ func (p *Pool) RoundTrip(req *http.Request) (*http.Response, error) {
 		out.permit.Release() // the next attempt must not wait for the slot of this one
 		a := out.another(attempt)
 		tok.notBefore = out.permit.ownRetryAt()
-		next, pm := p.withRoom(tokens, a)
-		if pm == nil {
+		var next *token
+		if next, pm = p.withRoom(tokens, a); pm == nil {
 			if next, pm, err = p.soonest(tokens, a); err != nil {
 				if ctx := req.Context(); errors.Is(ctx.Err(), context.Canceled) {
 					out.discard()
+					panicked = false
 					return nil, context.Cause(ctx)
 				}
 				break
@@ -136,8 +149,11 @@ func (p *Pool) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		out.discard()
 		tok = next
-		out = t.send(again, pm)
+		sent := pm
+		pm = nil
+		out = t.send(again, sent)
 	}
+	panicked = false
 	return answer(out.resp, out.err)
 }
 
@@ -251,7 +267,7 @@ const mostLines = 16
 // soonest waits for leave to send a request with whatever token has room first,
 // in the lines of all tokens. Where no line takes it, the error is that of the
 // one that would have been shortest.
-func (p *Pool) soonest(tokens []*token, a ask) (*token, *Permit, error) {
+func (p *Pool) soonest(tokens []*token, a ask) (tok *token, pm *Permit, err error) {
 	tokens = slices.SortedStableFunc(slices.Values(tokens), func(a, b *token) int { return cmp.Compare(a.said.Wait, b.said.Wait) })
 	tokens = tokens[:min(len(tokens), mostLines)]
 	r, ctx := p.transport().registry(), tokens[0].req.Context()
@@ -264,18 +280,24 @@ func (p *Pool) soonest(tokens []*token, a ask) (*token, *Permit, error) {
 		refused error
 		inLine  = a.inLine
 	)
+	over, told := false, false
 	defer func() {
-		for _, w := range waiting {
-			w.giveUp()
-			w.home.origin.flush()
+		if pm != nil && !told { // the user's OnEvent panicked
+			pm.Cancel()
 		}
+	}()
+	defer func() {
+		giveUp(waiting)
+		told = over
 	}()
 	a.inLine = nil
 	for _, tok := range tokens {
 		a.notBefore = tok.notBefore
-		w, pm, err := r.begin(tok.req.Context(), tok.req, a)
+		var w *waiter
+		w, pm, err = r.begin(tok.req.Context(), tok.req, a)
 		switch {
 		case pm != nil:
+			over = true
 			return tok, pm, nil
 		case w != nil:
 			waiting, whose = append(waiting, w), append(whose, tok)
@@ -288,21 +310,32 @@ func (p *Pool) soonest(tokens []*token, a ask) (*token, *Permit, error) {
 	}
 	for len(waiting) > 0 {
 		i := firstOf(ctx, waiting)
-		w := waiting[i]
-		pm, err := w.wait(ctx)
-		waiting = slices.Delete(waiting, i, i+1)
+		w, tok := waiting[i], whose[i]
+		pm, err = w.wait(ctx)
+		waiting, whose = slices.Delete(waiting, i, i+1), slices.Delete(whose, i, i+1)
 		if pm != nil {
 			optionsOf(ctx).trace.waited(time.Since(w.arrived), w.held)
 			w.home.origin.flush()
-			return whose[i], pm, nil
+			over = true
+			return tok, pm, nil
 		}
-		whose = slices.Delete(whose, i, i+1)
 		if refused == nil || ctx.Err() != nil {
 			refused = err
 		}
 		w.home.origin.flush()
 	}
 	return nil, nil, refused
+}
+
+// giveUp has all of them leave their lines, whatever the user's OnEvent panics
+// with.
+func giveUp(waiting []*waiter) {
+	if len(waiting) == 0 {
+		return
+	}
+	defer giveUp(waiting[1:])
+	waiting[0].giveUp()
+	waiting[0].home.origin.flush()
 }
 
 // firstOf returns which of those that wait is the first whose wait is over; any

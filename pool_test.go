@@ -170,6 +170,61 @@ func TestTokenThatIsNotAcceptedIsSetAside(t *testing.T) {
 	})
 }
 
+func TestTokenIsSetAsideWhereHeedStepsAside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &tokened{quota: map[string]int{"good": 10}, reset: time.Hour}
+		r := newRegistry(t, heed.Config{Default: heed.Limits{Unlimited: true}})
+		pool := &heed.Pool{Transport: &heed.Transport{Base: s, Registry: r}, Tokens: tokens("bad", "good")}
+		for range 4 {
+			if status, _ := fetch(t, pool, example); status != 200 {
+				t.Errorf("got %d", status)
+			}
+		}
+		if s.used["bad"] != 1 {
+			t.Errorf("%d requests with what is not accepted, want one", s.used["bad"])
+		}
+	})
+}
+
+// Whatever OnEvent panics with, nothing is left in any token's line, or in flight.
+func TestPanicOfOnEventLeavesNothingOfAPoolBehind(t *testing.T) {
+	for _, kind := range []heed.Kind{heed.EventWaiting, heed.EventAdmitted, heed.EventSetAside} {
+		t.Run(kind.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &tokened{quota: map[string]int{"a": 10, "b": 10, "c": 10}, reset: time.Hour}
+				armed := false
+				r := newRegistry(t, heed.Config{Default: quota(1, time.Minute), OnEvent: func(e heed.Event) {
+					if armed && e.Kind == kind {
+						panic(kind)
+					}
+				}})
+				defer r.Close()
+				pool := &heed.Pool{Transport: &heed.Transport{Base: s, Registry: r}, Tokens: tokens("a", "b", "c")}
+				for range 3 {
+					fetch(t, pool, example)
+				}
+				if kind == heed.EventSetAside {
+					clear(s.quota)
+				}
+				armed = true
+				func() {
+					defer func() {
+						if e := recover(); e != kind {
+							t.Errorf("recovered %v", e)
+						}
+					}()
+					fetch(t, pool, example)
+				}()
+				armed = false
+				time.Sleep(10 * time.Minute)
+				if o := r.Snapshot()[0]; o.InFlight != 0 || o.Waiting != 0 {
+					t.Errorf("%d in flight, %d waiting", o.InFlight, o.Waiting)
+				}
+			})
+		})
+	}
+}
+
 func TestLastTokensRejectionComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &tokened{reset: time.Hour}

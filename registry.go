@@ -271,7 +271,11 @@ func (r *Registry) Close() error {
 			p.setAlarm(time.Time{})
 			p.closeShared()
 		}
-		o.unlock()
+		o.mu.Unlock()
 	}
-	return r.detachShared()
+	err := r.detachShared()
+	for _, o := range r.all() { // last, for the user's OnEvent may panic
+		o.flush()
+	}
+	return err
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -85,6 +86,33 @@ func TestObserveReportsWhatTheAnswerSays(t *testing.T) {
 }
 
 // Where there is no answer, whoever observes it all the same changes nothing.
+// All methods of a permit may be called from any goroutine, and twice.
+func TestObserveTwiceAtOnceHoldsNobodyForGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{Default: unsmoothed})
+		defer r.Close()
+		meet(t, r, example)
+		pm := acquire(t, r, request(example))
+		for range 2 {
+			body, document := io.Pipe()
+			go func() {
+				time.Sleep(100 * time.Millisecond)
+				io.WriteString(document, `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded"}`)
+				document.Close()
+			}()
+			go func() {
+				resp := answer(429, "Content-Type", "application/problem+json", "Retry-After", "2")
+				resp.Body = body
+				pm.Observe(resp)
+			}()
+		}
+		synctest.Wait()
+		time.Sleep(time.Second)
+		pm.Release()
+		goesWithin(t, r, 5*time.Second)
+	})
+}
+
 func TestObserveOfNoAnswer(t *testing.T) {
 	r := newRegistry(t, heed.Config{})
 	pm := acquire(t, r, request(example))

@@ -25,32 +25,39 @@ const convinced = 3
 // trust is the share of a steady refill that is counted on between answers.
 const trust = 0.9
 
-// fills reports whether the reset named is when a bucket that refills steadily
-// would be full: it says nothing then of when a window ends.
-func (s *statement) fills(p *Policy) bool {
+// fills reports whether the reset named can be when a bucket that refills steadily
+// would be full, rounded up or down: it says nothing then of when a window ends.
+func (s *statement) fills(p *Policy) (up, down bool) {
 	if s.remaining <= 0 || s.reset < 0 || p.Quota <= 0 {
-		return false
+		return false, false
 	}
-	full := time.Duration(float64(p.Window) * float64(p.Quota-s.remaining) / float64(p.Quota))
-	return (s.reset - full).Abs() <= s.resolution
+	unit := p.Window / time.Duration(p.Quota)
+	full := time.Duration(float64(p.Window) * float64(p.Quota-s.remaining) / float64(p.Quota)) // or up to a unit sooner
+	more := s.reset - full
+	return more >= -unit && more <= s.resolution, more >= -s.resolution-unit && more <= 0
 }
 
 // learnFill notices that resets move with what is left as they do in a bucket. A
-// window's resets fit that only where they cross it.
+// window's resets fit that only where they cross it, and not all rounded alike.
 func (l *ledger) learnFill(p *Policy, s *statement) {
+	up, down := s.fills(p)
+	if l.streak > 0 {
+		up, down = up && l.fitsUp, down && l.fitsDown
+	}
 	switch {
 	case s.remaining <= 0 || s.reset < 0 || l.inferred > 0: // says nothing of it
-	case !s.fills(p):
+		return
+	case !up && !down:
 		l.streak = 0
+		return
 	case l.streak == 0:
-		l.streak, l.lowest, l.highest = 1, s.remaining, s.remaining
-	default:
-		l.streak++
-		l.lowest, l.highest = min(l.lowest, s.remaining), max(l.highest, s.remaining)
-		moved := time.Duration(float64(p.Window) * float64(l.highest-l.lowest) / float64(p.Quota))
-		if l.streak >= convinced && moved >= p.Window/4 && moved > 2*s.resolution+s.resolution/4 { // more than rounding can hide
-			l.shape, l.fillsUp = shapeRefill, true
-		}
+		l.lowest, l.highest = s.remaining, s.remaining
+	}
+	l.streak, l.fitsUp, l.fitsDown = l.streak+1, up, down
+	l.lowest, l.highest = min(l.lowest, s.remaining), max(l.highest, s.remaining)
+	moved := time.Duration(float64(p.Window) * float64(l.highest-l.lowest) / float64(p.Quota))
+	if l.streak >= convinced && moved >= p.Window/4 && moved > 2*s.resolution+s.resolution/4 { // more than rounding can hide
+		l.shape, l.fillsUp = shapeRefill, true
 	}
 }
 
@@ -63,8 +70,10 @@ func (l *ledger) learnNewest(now time.Time, p *Policy, s *statement) {
 	if s.clock { // by the origin's own clock, what it is rounded to is all that can hide
 		named, hidden = s.instant, s.grain
 	}
+	up, down := s.fills(p)
+	fills := (up || down) && (n.count < convinced || n.left <= p.Quota/2)
 	switch {
-	case l.shape != shapeUnknown || s.remaining <= 0 || s.reset < 0 || p.Window <= 3*s.resolution || (n.count < convinced || n.left <= p.Quota/2) && s.fills(p): // says nothing of it
+	case l.shape != shapeUnknown || s.remaining <= 0 || s.reset < 0 || p.Window <= 3*s.resolution || fills: // says nothing of it
 		return
 	case (s.reset - p.Window).Abs() > s.resolution, p.Window != n.window, s.remaining >= n.left, now.Sub(n.at) > p.Window/4:
 		*n = newest{window: p.Window, left: s.remaining, since: now, named: named}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -136,9 +137,12 @@ func (p *partition) askLedger(w *waiter) {
 	if s.cancel != nil || w.ctx.Err() != nil { // w is about to leave, and the next one asks
 		return
 	}
-	ctx, cancel := context.WithCancel(w.ctx)
+	var ctx context.Context
+	var cancel context.CancelFunc
 	if w.maxWait {
 		ctx, cancel = context.WithDeadline(w.ctx, w.deadline)
+	} else {
+		ctx, cancel = context.WithCancel(w.ctx)
 	}
 	s.cancel = cancel
 	q, paid, req := p.question(&w.ask), p.price(&w.ask), w.req
@@ -325,7 +329,14 @@ func (r *Registry) hearNews(n News) {
 	defer o.mu.Unlock() // events are told by the requests it wakes
 	o.heed(now, &n)
 	o.wakeAll(now)
+	if k := len(o.pending); k > mostPending && o.waiting == 0 && o.inFlight == 0 { // nobody is about to tell of them
+		o.pending = slices.Delete(o.pending, 0, k/2)
+	}
 }
+
+// mostPending bounds the events that other processes bring about where this one
+// makes no requests on whose goroutines they could be told. The latest count.
+const mostPending = 1024
 
 // heed does what News asks for. Those who wait are to be judged again after.
 func (o *origin) heed(now time.Time, n *News) {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -304,6 +305,65 @@ func TestProcessesShareAQuota(t *testing.T) {
 		// 4 talks of 1 ms after the first unit was answered, and 1 to ask anew.
 		if d := time.Since(began); d < time.Second-6*time.Millisecond || d > time.Second+2*time.Millisecond {
 			t.Errorf("the fifth waited %v, want about 1s", d)
+		}
+	})
+}
+
+// A watchedContext, which never ends, counts who is to be told of its end.
+type watchedContext struct {
+	context.Context
+	done chan struct{}
+	told atomic.Int64
+}
+
+func (c *watchedContext) Done() <-chan struct{} { return c.done }
+
+func (c *watchedContext) AfterFunc(func()) (stop func() bool) {
+	c.told.Add(1)
+	return func() bool { return c.told.Add(-1) >= 0 }
+}
+
+// A program's one context can outlive any number of requests.
+func TestQuestionsLeaveNothingBehindInTheirContext(t *testing.T) {
+	for _, most := range []time.Duration{0, time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			l := eachSecond(100)
+			l.MaxWait = most
+			r := share(t, &books{rtt: time.Millisecond}, 1, l)[0]
+			defer r.Close()
+			ctx := &watchedContext{Context: context.Background(), done: make(chan struct{})}
+			for range 10 {
+				pm, err := r.Acquire(ctx, sharedRequest())
+				if err != nil {
+					t.Fatal(err)
+				}
+				answer(pm, 200)
+				pm.Release()
+			}
+			synctest.Wait()
+			if n := ctx.told.Load(); n != 0 {
+				t.Errorf("MaxWait %v: %d are still told of the end", most, n)
+			}
+		})
+	}
+}
+
+// A process can listen for days to what others do, and ask for nothing.
+func TestEventsOfOtherProcessesDoNotPileUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := share(t, &books{rtt: time.Millisecond}, 1, Limits{})[0]
+		defer r.Close()
+		var told []Event
+		r.config.OnEvent = func(e Event) { told = append(told, e) }
+		mustGo(t, r).Release()
+		told = nil
+		for range 5000 {
+			r.hearNews(News{Origin: sharedOrigin, Pause: time.Minute})
+			r.hearNews(News{Origin: sharedOrigin, Pause: -1})
+		}
+		mustGo(t, r).Release()
+		if n := len(told); n < 500 || n > 2000 {
+			t.Errorf("told of %d events, want the latest of ten thousand", n)
 		}
 	})
 }

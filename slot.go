@@ -115,7 +115,7 @@ func (s *slot) inferFrom(now time.Time, lim *ServiceLimit, grain time.Duration) 
 		oneWindow := accepted-s.usedThen <= s.policy.Quota // else there was an end between that nobody told of
 		if all := accepted-s.usedThen == s.policy.Quota; s.habit.onRefusals && all && s.firstThen.After(s.resetSaid) {
 			whole := *lim // what was used up has all been of this window
-			whole.Reset += now.Sub(s.firstThen)
+			whole.Reset = min(whole.Reset, ages) + now.Sub(s.firstThen)
 			s.infer(usual(&whole, grain))
 		}
 		if s.habit.onRefusals && oneWindow && gap > s.terms.Window && gap <= 4*s.terms.Window {
@@ -207,8 +207,7 @@ func (s *slot) free(now time.Time, n int64, pressed bool) (time.Time, bool) {
 		return now, true
 	case s.bucket != nil:
 		if missing := float64(n) - s.bucket.TokensAt(now); missing > 0 {
-			// Round up: a nanosecond early is early.
-			return now.Add(time.Duration(math.Ceil(missing/float64(s.bucket.Limit())*1e9)) + 1), true
+			return now.Add(nanoseconds(missing/float64(s.bucket.Limit())*1e9) + 1), true
 		}
 		return now, true
 	case s.source == SourceConfigured:
@@ -235,17 +234,17 @@ func (s *slot) probe(at time.Time, most time.Duration) (time.Time, bool) {
 
 func (s *slot) freeConfigured(now time.Time, n int64) (time.Time, bool) {
 	p := &s.terms
-	var cycles time.Duration
+	var cycles int64
 	if n > p.Quota { // those ahead take whole windows first
-		cycles = time.Duration((n - 1) / p.Quota)
-		n -= int64(cycles) * p.Quota
+		cycles = (n - 1) / p.Quota
+		n -= cycles * p.Quota
 	}
 	missing := s.ledger.own.used(now, p.Window) + n - p.Quota
 	at, known := s.ledger.own.back(now, missing, p.Window)
 	if !known {
 		at = now.Add(p.Window) // those in flight come back no sooner
 	}
-	return at.Add(cycles * p.Window), known
+	return at.Add(times(cycles, p.Window)), known
 }
 
 // take takes n units for a request that starts now.

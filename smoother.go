@@ -120,7 +120,7 @@ func (s *slot) makeWay(now time.Time, velocity, rate float64) float64 {
 	rate *= min(velocity, 1)
 	switch l.shape {
 	case shapeSliding:
-		rate *= min(left/max(3, float64(p.Quota)/40), 1)
+		rate *= min(left/max(3, float64(p.Quota)/40+float64(l.reserve(now, p))), 1)
 	case shapeRefill:
 		rate *= min(modest*share, 1)
 	}
@@ -205,7 +205,7 @@ func (m *smoother) free(now time.Time, n int64) time.Time {
 	if missing <= 0 {
 		return now
 	}
-	return now.Add(time.Duration(math.Ceil(missing/float64(m.limiter.Limit())*1e9)) + 1)
+	return now.Add(nanoseconds(missing/float64(m.limiter.Limit())*1e9) + 1)
 }
 
 func (m *smoother) take(now time.Time, n int64) {

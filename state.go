@@ -169,7 +169,7 @@ func (p *partition) configure(now time.Time, charge bool) {
 	for i, pol := range policies {
 		s := kept[i]
 		if s == nil {
-			if s = take(func(s *slot) bool { return s.policy.Name == pol.Name && s.policy.Unit == pol.Unit }); s != nil {
+			if s = take(func(s *slot) bool { return s.fits(&pol) }); s != nil {
 				bucket := s.bucket
 				s.resize(pol)
 				s.refill(now, bucket)
@@ -184,10 +184,20 @@ func (p *partition) configure(now time.Time, charge bool) {
 		p.slots = append(p.slots, s)
 	}
 	for _, s := range old {
-		if s != nil && s.source != SourceConfigured && !(s.source == SourceAnnounced && p.origin.limits.IgnoreHeaders) {
+		switch {
+		case s == nil:
+		case s.source == SourceConfigured, s.source == SourceAnnounced && p.origin.limits.IgnoreHeaders:
+			p.closeAccounts(s)
+		default:
 			p.slots = append(p.slots, s)
 		}
 	}
+}
+
+// fits reports whether a configured slot can go on as the one of another policy.
+// A bucket's books are none of a window.
+func (s *slot) fits(p *Policy) bool {
+	return s.policy.Name == p.Name && s.policy.Unit == p.Unit && (s.policy.Burst > 0) == (p.Burst > 0)
 }
 
 // refill puts what a bucket holds into the one it has become.

@@ -1,0 +1,27 @@
+package heed
+
+import (
+	"math"
+	"time"
+)
+
+// ages is what stands for every duration that is longer: a wait that long is
+// reckoned again before it is over.
+const ages = 100 * 365 * 24 * time.Hour
+
+// nanoseconds is so many of them, or ages, rounded up: a nanosecond early is
+// early.
+func nanoseconds(n float64) time.Duration {
+	if !(n < float64(ages)) {
+		return ages
+	}
+	return time.Duration(math.Ceil(n))
+}
+
+// times is n times d, or ages.
+func times(n int64, d time.Duration) time.Duration {
+	if n > 0 && d > ages/time.Duration(n) {
+		return ages
+	}
+	return time.Duration(n) * d
+}
