@@ -53,3 +53,31 @@ func TestWaitForABareCountIsMeasuredFromTheLastAccepted(t *testing.T) {
 		}
 	})
 }
+
+// That something was left is no news in an answer to a request that went before nothing
+// was: the wait that a refusal names is measured from then all the same.
+func TestWaitForABareCountIsMeasuredWhateverOrderAnswersComeIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{Default: heed.Limits{Smoothing: heed.Smoothing{Off: true}}})
+		defer r.Close()
+		observe := func(pm *heed.Permit, status int, left string, more ...string) {
+			time.Sleep(time.Millisecond)
+			pm.Observe(answer(status, append(more, "X-RateLimit-Limit", "3", "X-RateLimit-Remaining", left)...))
+			pm.Release()
+		}
+		spend := func() {
+			observe(acquire(t, r, request(example)), 200, "2")
+			first, second := acquire(t, r, request(example)), acquire(t, r, request(example))
+			observe(second, 200, "0")
+			observe(first, 200, "1")
+		}
+		spend()
+		wait := r.Check(request(example)).Wait
+		observe(acquire(t, r, request(example)), 429, "0", "X-RateLimit-Reset", "20", "Retry-After", "20")
+		time.Sleep(25 * time.Second)
+		spend()
+		if again := r.Check(request(example)).Wait; again < wait+19*time.Second {
+			t.Errorf("it waits for %v where %v were 20 s too short", again, wait)
+		}
+	})
+}

@@ -15,7 +15,7 @@ func plain(prefix string, window time.Duration) QuotaFields {
 		Used:       prefix + "Used " + prefix + "Observed",
 		Reset:      prefix + "Reset " + prefix + "Resettime " + prefix + "Next",
 		ResetAfter: prefix + "Reset-After",
-		RetryAfter: prefix + "Retry-After " + prefix + "Retryafter " + prefix + "Retry-After-Seconds " + prefix + "Retry-After-Milliseconds",
+		RetryAfter: prefix + "Retry-After " + prefix + "Retryafter " + prefix + "Retry-After-Seconds " + prefix + "Retry-After-Milliseconds " + prefix + "After",
 		Interval: prefix + "Interval-Milliseconds " + prefix + "Interval " + prefix + "Interval-Seconds " +
 			prefix + "Window " + prefix + "Duration",
 		Rate:   prefix + "Fillrate " + prefix + "Rate",

@@ -14,6 +14,21 @@ func (l *ledger) until() time.Time {
 	return latest(l.opens.Add(-l.ahead), l.closed)
 }
 
+// due returns when the window may turn, where that can be much sooner than at the
+// instant named, because that was rounded up: a window that began with its first
+// request does. Else it is until.
+func (l *ledger) due(p *Policy) time.Time {
+	until := l.until()
+	if p.Window <= 0 || l.begun.IsZero() || l.rounded <= 2*l.quickest || l.rounded < p.Window/10 {
+		return until
+	}
+	due := latest(l.begun.Add(p.Window), l.opens.Add(-l.rounded))
+	if !l.said.Before(due) { // it did not
+		return until
+	}
+	return soonest(until, due)
+}
+
 // turn begins a new epoch where the present one is over. It reports whether
 // requests that go now need to be confirmed by answers first: after a stop,
 // at the first resets, or where the quota is unknown.
@@ -42,9 +57,19 @@ func (l *ledger) turn(now time.Time, p *Policy) (probe bool) {
 // the units sent may belong; fresh: its quota is presumed whole.
 func (l *ledger) begin(fresh bool, sent int64) {
 	l.epoch++
-	l.fresh, l.stated, l.left, l.part, l.inEpoch = fresh, false, 0, 0, sent
+	l.fresh, l.stated, l.partial, l.left, l.part, l.inEpoch = fresh, false, false, 0, 0, sent
 	l.earliest, l.opens, l.closed, l.begun = time.Time{}, time.Time{}, time.Time{}, time.Time{}
 }
+
+// awaits reports whether c went to see whether a quota that was used up is back, and
+// no answer has said so.
+func (l *ledger) awaits(c *charge) bool {
+	return l.fresh && !l.stated && c.epoch == l.epoch && l.inEpoch <= c.n
+}
+
+// notYet takes in that it was not, at the reset that was named: that was rounded down,
+// or more than one reset brings it back.
+func (l *ledger) notYet() { l.down, l.piecemeal = true, l.down }
 
 // compare finds out whether a window begins with the first request in it: then
 // each begins later than the one before and its length say, by a round trip at
@@ -77,8 +102,14 @@ func (l *ledger) sparing() bool { return l.byUse && l.ahead > 0 && !l.flows() }
 // instant is named, it is when that may have been rounded up from: the answer shows.
 func (l *ledger) lastUnit(now time.Time, p *Policy) time.Time {
 	reset := l.opens
+	switch {
+	case l.elastic: // keeping it would keep the others, too
+		return now
+	case l.partial && !l.flows(): // more may come back before the reset
+		return latest(now, soonest(l.said.Add(p.Window/10), reset))
+	}
 	if l.shape == shapeSliding {
-		if at, ok := l.own.back(now, 1, p.Window); ok {
+		if at, ok := l.own.back(now, 1+l.doubt(p), p.Window); ok {
 			reset = at
 		}
 	}
@@ -88,9 +119,8 @@ func (l *ledger) lastUnit(now time.Time, p *Policy) time.Time {
 	case l.shape == shapeSliding && (l.down || l.ahead > 0 || l.atNewest || l.rounded > 2*l.quickest): // it always costs
 		return latest(reset, now)
 	}
-	// Rounded up: a window that began with its first request turns sooner.
-	if due := l.begun.Add(p.Window); due.Before(reset) && l.rounded > 2*l.quickest && l.rounded >= p.Window/10 {
-		return latest(latest(due, reset.Add(-l.rounded)), now)
+	if due := l.due(p); due.Before(l.until()) {
+		return latest(due, now)
 	}
 	ahead := reset.Sub(now) - l.quickest
 	if l.grain <= 0 || reset.Sub(now) <= 0 || p.Window > 0 && p.Quota*int64(l.grain) < int64(p.Window) {
@@ -116,12 +146,17 @@ func (l *ledger) close(now time.Time, wait, atMost time.Duration) {
 // later by more than has passed since the last word. A bucket that refills
 // names no such leaps.
 func (l *ledger) noticeReset(now, start time.Time, c *charge, p *Policy, s statement) {
-	named := l.named
-	if s.remaining > 0 { // else a bucket names the next unit, not when it is full
-		l.named = now.Add(s.reset)
+	named, earliest, last := l.named, start.Add(s.reset-s.resolution), now.Add(s.reset)
+	more := s.remaining
+	if s.clock { // by the origin's own clock, nothing is lost in between
+		earliest, last = s.instant, s.instant
+		more -= l.sent - c.answered - c.n // which may not be counted
 	}
-	leap := start.Add(s.reset - s.resolution).Sub(named)
-	if !l.stated || s.remaining <= l.most || named.IsZero() || leap <= now.Sub(l.said) || leap < p.Window/2 {
+	if s.remaining > 0 { // else a bucket names the next unit, not when it is full
+		l.named = last
+	}
+	leap := earliest.Sub(named)
+	if !l.stated || l.elastic || more <= l.most || named.IsZero() || leap <= now.Sub(l.said) || leap < p.Window/2 {
 		return
 	}
 	switch l.shape {
@@ -135,9 +170,25 @@ func (l *ledger) noticeReset(now, start time.Time, c *charge, p *Policy, s state
 		l.shape, l.fillsUp, l.streak = shapeReset, false, 0
 	}
 	l.gains = 0
+	l.shorten(now, p, s.grain)
 	l.last = latest(l.last, start)
 	l.begin(true, l.sent-c.answered)
 	c.epoch = l.epoch
+}
+
+// shorten takes a window that was inferred to be no longer than from the first
+// word of it to the one that shows that it has turned, where the reset named may have been
+// rounded up.
+func (l *ledger) shorten(now time.Time, p *Policy, grain time.Duration) {
+	most := now.Sub(l.begun) + 2*l.quickest
+	least := max(p.Window-l.inferred, 0)
+	if l.down || most >= p.Window || most <= least || most < grain {
+		return
+	}
+	if whole := most.Truncate(time.Second); whole > least {
+		most = whole
+	}
+	p.Window, l.inferred = most, most-least
 }
 
 // hearReset narrows down when the reset is. An origin may have rounded it up
@@ -151,7 +202,7 @@ func (l *ledger) hearReset(now, start time.Time, s statement) {
 	}
 	earliest := start.Add(s.reset - s.resolution)
 	switch {
-	case l.opens.IsZero(), earliest.After(l.opens), named.Before(l.earliest): // another reset
+	case l.opens.IsZero(), l.elastic && named.After(l.opens), earliest.After(l.opens), named.Before(l.earliest): // another reset
 		l.opens, l.earliest = named, earliest
 		return
 	}

@@ -202,9 +202,11 @@ func (p *partition) limited(now time.Time, bucket string, lim *ServiceLimit) *sl
 // of a service.
 func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLimit, a *Announcement, known bool) {
 	grain := lim.Resolution
+	instant := now.Add(lim.Reset)
 	if c := &p.origin.clock; lim.Clock && lim.Reset > 0 && !a.Date.IsZero() {
 		by := time.Duration(0)
-		lim.Reset, by = c.until(now, a.Date.Add(lim.Reset))
+		instant = a.Date.Add(lim.Reset)
+		lim.Reset, by = c.until(now, instant)
 		lim.Resolution += by
 	}
 	if lim.Reset >= 0 {
@@ -233,7 +235,7 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 	}
 	room := s.ledger.room(now, &s.terms)
 	capped := s.ledger.hear(now, pm.start, c, &s.terms, statement{
-		remaining: lim.Remaining, reset: lim.Reset, resolution: lim.Resolution, clock: lim.Clock, refused: a.Refused,
+		remaining: lim.Remaining, reset: lim.Reset, resolution: lim.Resolution, grain: grain, clock: lim.Clock, instant: instant, refused: a.Refused,
 	}, p.origin.limits.MaxRetryAfter)
 	if after := s.ledger.room(now, &s.terms); after < room || now.Before(s.ledger.closed) {
 		p.news = true

@@ -56,8 +56,12 @@ type ledger struct {
 	highest   int64 // … the most they said is left
 	fillsUp   bool  // resets are when a bucket is full
 	newest    newest
-	atNewest  bool // resets are when the newest unit comes back
+	counter   counter
+	atNewest  bool // resets are when the newest unit comes back …
+	returns   bool // … and units were seen to come back before that
+	elastic   bool // every request puts the reset off
 	piecemeal bool // after a stop the quota was not whole again, though the reset had passed
+	partial   bool // nor was most of it back when the first answer of this epoch came
 	fits      int  // answers in a row that speak for a sliding window
 	gains     int  // answers that speak for a steady refill
 
@@ -94,8 +98,10 @@ type charge struct {
 type statement struct {
 	remaining  int64         // negative: not said
 	reset      time.Duration // negative: not said
-	resolution time.Duration
-	clock      bool // the reset was named as an instant
+	resolution time.Duration // by how much the reset may be off …
+	grain      time.Duration // … and what it is rounded to
+	clock      bool          // the reset was named as an instant …
+	instant    time.Time     // … of the origin's clock
 	refused    bool
 }
 
@@ -131,6 +137,9 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 	case l.shape == shapeSliding:
 		taken := l.own.used(now, p.Window) + l.reserve(now, p)
 		room := p.Quota - taken - l.foreignNow(now, p)
+		if l.presumed() && l.told() {
+			room = min(room, l.left+1, max(l.left, room-l.doubt(p))) // one goes to see whether any come back
+		}
 		if l.othersSeen && now.Sub(l.said) < p.Window {
 			room = min(room, l.base-taken)
 		}
@@ -181,6 +190,8 @@ func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Tim
 		at = l.closed // even where less would do
 	case at.IsZero() && l.stated && !l.flows() && p.Window > 0:
 		return l.said.Add(p.Window), true // what was said then is over by then
+	case l.presumed() && l.told() && l.own.inFlight > 0:
+		return time.Time{}, false
 	case l.shape == shapeSliding, at.IsZero() && !l.stated && p.Window > 0:
 		if at, known = l.own.back(now, n-room, p.Window); !known && l.own.inFlight == 0 {
 			return now, true // others hold it all: see what the origin says
@@ -286,7 +297,8 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 		l.noticeReset(now, start, c, p, s)
 		l.hearReset(now, start, s)
 	}
-	if s.refused && l.turnedTooSoon(now, c, p, s) {
+	tooSoon := s.refused && l.turnedTooSoon(now, c, p, s)
+	if tooSoon {
 		l.down = true
 		l.opens = l.opens.Add(s.resolution)
 	}
@@ -295,20 +307,22 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	}
 	l.learnFill(p, &s)
 	l.learnNewest(now, p, &s)
-	if s.refused && l.fresh && !l.stated && c.epoch == l.epoch && l.inEpoch < p.Quota*9/10 {
+	if s.refused && !tooSoon && l.fresh && !l.stated && c.epoch == l.epoch && l.inEpoch < p.Quota*9/10 {
 		l.piecemeal = true
 	}
 	r := s.remaining
 	if p.Quota > 0 {
 		r = min(r, p.Quota) // an absurd count must not raise the rate
 	}
-	l.learnShape(now, start, c, p, r, s.refused)
 	// Of the requests sent so far, those not yet answered when this one was
 	// sent may or may not be counted in what it says.
 	least := r - (l.sent - c.answered - c.n) - l.unread(c, p)
 	if l.learnOrder(c); l.shape == shapeRefill && l.ordered >= convinced {
 		least = r - (l.sent - c.sent)
 	}
+	l.learnElastic(start, p, c, r, least)
+	l.learnShape(now, start, c, p, r, s.refused)
+	l.learnCounter(now, c, p, &s, r)
 	switch {
 	case l.stated && l.flows() && c.sent < l.saidOf: // an older word than the last
 	case l.stated:
@@ -329,14 +343,23 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	}
 	if !l.stated {
 		l.begun = now
+		l.partial = l.epoch > 0 && r+l.inEpoch-(l.sent-c.sent) < p.Quota/2
+		if l.partial && l.fresh && !s.refused && (r < p.Quota*9/10-l.own.used(now, p.Window) || r == 0 && s.reset > p.Window/2) {
+			l.piecemeal = true // a sliding window would have more of it back, or soon
+		}
 	}
 	if !l.stated || !l.flows() || c.sent >= l.saidOf {
 		l.said = now
 	}
 	l.stated, l.saidOf = true, max(l.saidOf, c.sent)
 	if r > 0 {
-		l.dry = time.Time{}
+		if start.After(l.dry) { // else it was counted before there was nothing
+			l.dry = time.Time{}
+		}
 		return capped
+	}
+	if l.shape == shapeRefill && s.reset > max(p.Window/4, 2*s.resolution) {
+		l.fillsUp = true // it is not when there is one more
 	}
 	again := !l.dry.IsZero()
 	if !again || !s.refused { // until it was accepted something was left
@@ -348,6 +371,8 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 		l.proven = l.blind
 	}
 	switch {
+	case wait >= 0 && l.piecemeal && !l.flows() && p.Window > 0:
+		wait += max(s.resolution, p.Window/10)
 	case wait >= 0 && l.down:
 		wait += s.resolution
 	case wait >= 0:

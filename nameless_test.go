@@ -108,6 +108,31 @@ func TestLimitsWithoutNamesAreToldApart(t *testing.T) {
 	}
 }
 
+// The longer of two limits, where the shorter one is what accepted answers show: its
+// window is as long as it takes to use up all of it, and then to wait for its end.
+func TestLongerLimitThatOnlyRefusalsShowIsKeptTo(t *testing.T) {
+	for phase := range 10 {
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(time.Duration(phase)*100*time.Millisecond + 37*time.Millisecond)
+			short, long := window{quota: 15, length: time.Second}, window{quota: 50, length: 5 * time.Second}
+			l := &limiter{accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
+				one, other := short.take(now), long.take(now)
+				if !other {
+					long.announce(h)
+				} else {
+					short.announce(h)
+				}
+				return one && other
+			}}
+			l.ask(t, 2*time.Minute, "http://origin.test/")
+			t.Logf("phase %d: %d accepted, %d refused", phase, l.accepted, l.refused)
+			if l.accepted < 980 || l.refused > 3 {
+				t.Errorf("phase %d: %d accepted of 1200, %d refused", phase, l.accepted, l.refused)
+			}
+		})
+	}
+}
+
 // Limits of their own for two routes are not two limits of each.
 func TestLimitOfAnotherRouteIsNotToldApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -52,7 +52,8 @@ type slot struct {
 	mean      float64   // … and what one costs in the long run
 	refused   int64     // units of requests that were refused for it
 	resetSaid time.Time // as announced last …
-	usedThen  int64     // … and how many units had been accepted by then
+	usedThen  int64     // … how many units had been accepted by then …
+	firstThen time.Time // … and when the first request after that reset went
 	capped    bool      // what it holds for is too long to wait for, and that was told
 	said      Policy    // as it was announced last
 }
@@ -112,6 +113,11 @@ func (s *slot) inferFrom(now time.Time, lim *ServiceLimit, grain time.Duration) 
 		s.infer(usual(lim, grain))
 		gap := now.Add(lim.Reset).Sub(s.resetSaid).Round(max(grain, 1))
 		oneWindow := accepted-s.usedThen <= s.policy.Quota // else there was an end between that nobody told of
+		if all := accepted-s.usedThen == s.policy.Quota; s.habit.onRefusals && all && s.firstThen.After(s.resetSaid) {
+			whole := *lim // what was used up has all been of this window
+			whole.Reset = min(whole.Reset, ages) + now.Sub(s.firstThen)
+			s.infer(usual(&whole, grain))
+		}
 		if s.habit.onRefusals && oneWindow && gap > s.terms.Window && gap <= 4*s.terms.Window {
 			s.infer(gap, 0)
 		}
@@ -251,6 +257,9 @@ func (s *slot) take(now time.Time, n int64) charge {
 		s.bucket.AllowN(now, int(n))
 	default:
 		c = s.ledger.take(now, n, &s.terms)
+		if s.habit.onRefusals && now.After(s.resetSaid) && !s.firstThen.After(s.resetSaid) {
+			s.firstThen = now
+		}
 		c.due = s.source == SourceAnnounced && s.habit.due(s.ledger.own.used(now, s.terms.Window), &s.terms)
 	}
 	c.slot = s

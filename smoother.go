@@ -64,7 +64,7 @@ func (s *slot) pace(now time.Time, waiting int64, sm *Smoothing) float64 {
 	if sm.Off || p.Unit == UnitConcurrentRequests || s.bucket != nil {
 		return math.Inf(1)
 	}
-	end := s.ledger.until()
+	end := s.ledger.due(p)
 	left := float64(s.remaining(now))
 	if s.source == SourceConfigured || end.IsZero() || s.ledger.flows() {
 		if p.Window == 0 || p.Quota == 0 {
@@ -84,6 +84,9 @@ func (s *slot) pace(now time.Time, waiting int64, sm *Smoothing) float64 {
 	}
 	if ahead <= 0 || left <= 0 || left >= unlimited {
 		return math.Inf(1) // the ledger decides alone
+	}
+	if s.ledger.elastic && !s.ledger.othersSeen && !sm.always() {
+		return math.Inf(1) // the sooner the last of them goes, the sooner they are all back
 	}
 	if !s.paced(now, ahead, float64(waiting), left, sm) {
 		s.plan = plan{}

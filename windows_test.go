@@ -1,0 +1,147 @@
+package heed_test
+
+import (
+	"math"
+	"net/http"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heedhttp/heed/heedtest"
+)
+
+// fare asks a limiter near by for a while from several phases of the clock on, and wants
+// so many accepted and no more than so many refused each time.
+func fare(t *testing.T, length time.Duration, least, most int, made func() func(now time.Time, h http.Header) bool) {
+	for from := 37 * time.Millisecond; from < time.Second; from += 193 * time.Millisecond {
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(from)
+			accepts := made()
+			l := &limiter{accepts: func(_ *http.Request, now time.Time, h http.Header) bool { return accepts(now, h) }}
+			l.ask(t, length, "http://origin.test/")
+			t.Logf("from %v: %d accepted, %d refused", from, l.accepted, l.refused)
+			if l.accepted < least || l.refused > most {
+				t.Errorf("from %v: %d accepted, %d refused; want at least %d and at most %d", from, l.accepted, l.refused, least, most)
+			}
+		})
+	}
+}
+
+// usualFields writes the three fields of most.
+func usualFields(h http.Header, quota, left int, reset int64) {
+	h.Set("X-RateLimit-Limit", strconv.Itoa(quota))
+	h.Set("X-RateLimit-Remaining", strconv.Itoa(left))
+	h.Set("X-RateLimit-Reset", strconv.FormatInt(reset, 10))
+}
+
+// Windows of a second, begun by their first requests, whose resets are rounded up to whole
+// seconds of the clock: the reset named is up to a second too late, and a window
+// seems longer than it is. express-rate-limit announces them so.
+func TestWindowsShorterThanTheirResetsSayAreUsedUp(t *testing.T) {
+	fare(t, 20*time.Second, 170, 0, func() func(now time.Time, h http.Header) bool {
+		w := &window{quota: 10, length: time.Second}
+		return func(now time.Time, h http.Header) bool {
+			ok := w.take(now)
+			usualFields(h, w.quota, max(w.quota-w.used, 0), int64(math.Ceil(float64(w.end.UnixMilli())/1000)))
+			return ok
+		}
+	})
+}
+
+// The quota is back when nothing was sent for as long as a window: every request puts
+// that off. gin-rate-limit counts so.
+func TestQuotaWhoseReturnEveryRequestPutsOffIsUsedUp(t *testing.T) {
+	fare(t, 20*time.Second, 195, 0, func() func(now time.Time, h http.Header) bool {
+		left, last := 0, int64(0)
+		return func(now time.Time, h http.Header) bool {
+			if last+5 <= now.Unix() {
+				left = 50
+			}
+			ok := left > 0
+			if ok {
+				left, last = left-1, now.Unix()
+			}
+			usualFields(h, 50, left, last+5)
+			return ok
+		}
+	})
+}
+
+// Units come back one by one though the reset named is that of the newest, which every
+// request puts off. flask-limiter counts so.
+func TestQuotaWhoseNewestUnitIsNamedIsUsedUp(t *testing.T) {
+	fare(t, 20*time.Second, 190, 0, func() func(now time.Time, h http.Header) bool {
+		var log []time.Time
+		return func(now time.Time, h http.Header) bool {
+			for len(log) > 0 && now.Sub(log[0]) >= 5*time.Second {
+				log = log[1:]
+			}
+			ok := len(log) < 50
+			if ok {
+				log = append(log, now)
+			}
+			usualFields(h, 50, 50-len(log), log[len(log)-1].Unix()+6)
+			return ok
+		}
+	})
+}
+
+// What is left is counted out of two windows, the one before being taken to have been used
+// evenly. Nothing is back at once when a window is over, though its end is the reset that
+// is named, and whoever is told that nothing is left has to wait until then.
+func TestQuotaCountedOutOfTwoWindowsIsUsedUp(t *testing.T) {
+	const quota, length = 120, 60
+	fare(t, 10*time.Minute, 900, 1, func() func(now time.Time, h http.Header) bool { // of 1260; gofiber counts so
+		var before, used, end int64
+		return func(now time.Time, h http.Header) bool {
+			switch at := now.Unix(); {
+			case end == 0 || at >= end+length:
+				before, used, end = 0, 0, at+length
+			case at >= end:
+				before, used, end = used, 0, end+length
+			}
+			in := end - now.Unix()
+			used++
+			left := quota - (before*in+length-1)/length - used
+			if left < 0 {
+				h.Set("Retry-After", strconv.FormatInt(in, 10))
+				return false
+			}
+			usualFields(h, quota, int(left), in)
+			return true
+		}
+	})
+	fare(t, 10*time.Minute, 900, 1, func() func(now time.Time, h http.Header) bool { // httprate
+		var before, used, turn int64
+		return func(now time.Time, h http.Header) bool {
+			switch n := now.UnixNano() / (length * 1e9); {
+			case n > turn+1:
+				before, used, turn = 0, 0, n
+			case n > turn:
+				before, used, turn = used, 0, n
+			}
+			rate := math.Round(float64(before)*(1-float64(now.UnixNano()%(length*1e9))/(length*1e9))) + float64(used)
+			ok := rate < quota
+			if ok {
+				used, rate = used+1, rate+1
+			} else {
+				h.Set("Retry-After", strconv.Itoa(length))
+			}
+			usualFields(h, quota, max(quota-int(rate), 0), (turn+1)*length)
+			return ok
+		}
+	})
+}
+
+// A burst out of a bucket whose answers overtake each other is no window that has
+// turned, though the instants that they name differ by a second.
+func TestBucketsWhoseAnswersOvertakeEachOtherAreUsedUp(t *testing.T) {
+	tally, _ := load{heedtest.Config{
+		Algorithm: heedtest.TokenBucket, Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}},
+		Dialect: heedtest.XRateLimitEpoch, Latency: heedtest.RoundTrip(500 * time.Millisecond),
+	}, 64, 40, nil}.play(t)
+	if tally.Accepted < 1900 || tally.Refused > 0 {
+		t.Errorf("%d accepted of 2050, %d refused", tally.Accepted, tally.Refused)
+	}
+}
