@@ -190,6 +190,38 @@ func TestOutageIsNotTakenForTheRateForLong(t *testing.T) {
 	}
 }
 
+// What was accepted between a refusal and an outage is not all that an origin lets
+// through in so long a time, however well its window is known; nor does an outage that
+// goes on slow anything down further.
+func TestOutageRightAfterARefusalIsNotTakenForAWindow(t *testing.T) {
+	for name, c := range map[string]struct {
+		origin heedtest.Config
+		status int
+		named  time.Duration
+	}{
+		"20/s, an hour of 503":                            {heedtest.Config{Algorithm: heedtest.FixedWindow, Status: 503, Policies: []heedtest.Policy{{Quota: 20, Window: time.Second}}}, 503, 0},
+		"20/s by the clock, an hour of 429":               {heedtest.Config{Algorithm: heedtest.FixedWindowByClock, Policies: []heedtest.Policy{{Quota: 20, Window: time.Second}}}, 429, 0},
+		"1/s in two windows, an hour of 503 that name 60": {heedtest.Config{Algorithm: heedtest.SlidingCounter, Policies: []heedtest.Policy{{Quota: 1, Window: time.Second}}}, 503, time.Minute},
+	} {
+		c.origin.Dialect, c.origin.Latency = heedtest.RetryAfterOnly, heedtest.RoundTrip(50*time.Millisecond)
+		var usual, after heedtest.Tally
+		const part = 4 * time.Minute
+		load{c.origin, 16, int((time.Hour + 4*part).Seconds()), func(o *heedtest.Origin, _ *heed.Registry) {
+			time.Sleep(part)
+			usual = o.Tally()
+			o.Outage(time.Now().Add(time.Hour), c.status, c.named)
+			time.Sleep(time.Hour + 2*part)
+			o.ResetTally()
+			time.Sleep(part)
+			after = o.Tally()
+		}}.play(t)
+		t.Logf("%s: %d accepted, %d later on", name, usual.Accepted, after.Accepted)
+		if after.Accepted < usual.Accepted*9/10 {
+			t.Errorf("%s: %d accepted in four minutes, and %d after it", name, usual.Accepted, after.Accepted)
+		}
+	}
+}
+
 func TestHiddenLimitIsForgottenOnceItIsGone(t *testing.T) {
 	policy := heedtest.Policy{Quota: 50, Window: 5 * time.Second}
 	var known, left []heed.PolicyState

@@ -94,8 +94,8 @@ func (l *learner) idled(now time.Time) bool {
 func (p *partition) suspects(now time.Time, pm *Permit, status int) bool {
 	l := &p.learner
 	switch {
-	case l.accepted == 0 && l.rate.low == 0:
-		return false
+	case l.accepted == 0 && !l.blocked:
+		return false // an outage that goes on tells nothing of a rate
 	case status >= 500 && p.roomSaid(now):
 		return false // what the origin announces is not used up: it has a bad time
 	case l.healthy.has(pm.path):

@@ -48,9 +48,10 @@ func (l *learner) remeasure(reopened time.Time) {
 	}
 	if l.accepted < r.cycle && r.low < backOff*r.tooFast && closed > 3*perUnit(r.low) {
 		// It lets through less than was taken for a window's, and it was closed
-		// for longer than a bucket would have been.
+		// for longer than a bucket would have been: no longer than two
+		// windows, though, unless that was an outage.
 		window := roundTime(reopened.Sub(l.since))
-		if l.accepted >= few && window > l.refused.Sub(l.since) {
+		if l.accepted >= few && window > l.refused.Sub(l.since) && window <= 2*r.window {
 			r.measured(l.accepted, window, 0)
 			r.low = min(r.low, r.tooFast)
 		} else {
