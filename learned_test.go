@@ -222,6 +222,28 @@ func TestOutageRightAfterARefusalIsNotTakenForAWindow(t *testing.T) {
 	}
 }
 
+// A bucket that was taken for a limit in flight, and not even exceeded by it, is
+// found to be a rate when it is cut: not one of which hours' worth may come at a time.
+func TestRateKeptToByALimitInFlightIsFollowedWhenItIsCut(t *testing.T) {
+	for _, burst := range []int64{10, 50} {
+		var cut heedtest.Tally
+		load{heedtest.Config{
+			Algorithm: heedtest.TokenBucket, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: 100, Window: time.Second, Burst: burst}}, Latency: heedtest.RoundTrip(50 * time.Millisecond),
+		}, 16, 240, func(o *heedtest.Origin, _ *heed.Registry) {
+			time.Sleep(2 * time.Minute)
+			o.SetPolicies(heedtest.Policy{Quota: 10, Window: time.Second, Burst: burst / 10})
+			time.Sleep(time.Minute)
+			o.ResetTally()
+			time.Sleep(time.Minute)
+			cut = o.Tally()
+		}}.play(t)
+		t.Logf("burst %d: %d accepted, %d refused", burst, cut.Accepted, cut.Refused)
+		if cut.Accepted < 450 || cut.Refused > 20 {
+			t.Errorf("burst %d: %d accepted of 600, %d refused", burst, cut.Accepted, cut.Refused)
+		}
+	}
+}
+
 func TestHiddenLimitIsForgottenOnceItIsGone(t *testing.T) {
 	policy := heedtest.Policy{Quota: 50, Window: 5 * time.Second}
 	var known, left []heed.PolicyState

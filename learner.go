@@ -152,8 +152,10 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 		p.dropSlot(s)
 	}
 	l.rate.refused(pm.start, l.crowd.trip(), rateOf(l.accepted, pm.start.Sub(l.since)))
-	if s != nil { // it is no such limit, but a rate that they exceed
-		l.rate.measured(l.accepted, now.Sub(l.since), steep(l.accepted))
+	if r := &l.rate; s != nil { // it is no such limit, but a rate that they exceed
+		r.measured(l.accepted, now.Sub(l.since), steep(l.accepted))
+		// They may have kept to it for hours: that was no window, nor a burst.
+		r.cycle, r.window = max(min(r.cycle, r.burst), 2), 0
 	}
 	if l.rate.low > 0 {
 		p.setLearnedRate(now)
@@ -168,14 +170,15 @@ func (p *partition) learnReopened(now, start time.Time) {
 	alone := l.crowd.testing && start.Sub(l.began) < p.patience() // later it may be for the time that has passed
 	sudden := l.timed && l.blocks == 0 && l.rate.low == 0 && l.crowd.sudden(l.accepted)
 	l.blocked, l.crowd.testing = false, false
+	r := &l.rate
+	if r.burst == 0 {
+		r.burst = r.total + 1
+	}
 	if alone || sudden {
 		p.learnInFlight(now)
 		return
 	}
-	r := &l.rate
-	if l.blocks++; l.blocks == 1 {
-		r.burst = r.total + 1
-	}
+	l.blocks++
 	shut := l.refused // the last that is known of the block
 	if l.probes == 0 && l.named.After(shut) && !l.named.After(start) {
 		start, shut = l.named, l.named // it would have been accepted then
