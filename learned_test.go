@@ -244,6 +244,40 @@ func TestRateKeptToByALimitInFlightIsFollowedWhenItIsCut(t *testing.T) {
 	}
 }
 
+// Who works for ten seconds every ten minutes gets all the same what the origin lets
+// through in ten seconds.
+func TestIdlePausesDoNotCountAgainstALearnedRate(t *testing.T) {
+	for name, c := range map[string]struct {
+		origin heedtest.Config
+		least  int64 // accepted in twelve times ten seconds
+	}{
+		"50 per 5 s":           {heedtest.Config{Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}}, 1000},
+		"50 in any 5 s":        {heedtest.Config{Algorithm: heedtest.SlidingWindow, Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}}, 1000},
+		"1 per s by the clock": {heedtest.Config{Algorithm: heedtest.FixedWindowByClock, Policies: []heedtest.Policy{{Quota: 1, Window: time.Second}}}, 100},
+	} {
+		c.origin.Dialect, c.origin.Latency = heedtest.Silent, heedtest.RoundTrip(50*time.Millisecond)
+		synctest.Test(t, func(t *testing.T) {
+			o := heedtest.NewOrigin(c.origin)
+			tr := quiet(t, o, heed.Limits{})
+			for n := range 36 {
+				if n == 24 {
+					o.ResetTally()
+				}
+				begun := time.Now()
+				for time.Since(begun) < 10*time.Second {
+					sendOne(t, tr, get(t.Context(), site))
+				}
+				time.Sleep(time.Until(begun.Add(10 * time.Minute)))
+			}
+			tally := o.Tally()
+			t.Logf("%s: %d accepted, %d refused", name, tally.Accepted, tally.Refused)
+			if tally.Accepted < c.least || tally.Refused > 24 {
+				t.Errorf("%s: %d accepted, want at least %d; %d refused", name, tally.Accepted, c.least, tally.Refused)
+			}
+		})
+	}
+}
+
 func TestHiddenLimitIsForgottenOnceItIsGone(t *testing.T) {
 	policy := heedtest.Policy{Quota: 50, Window: 5 * time.Second}
 	var known, left []heed.PolicyState

@@ -49,7 +49,7 @@ const (
 // learnAccepted takes in that pm's request was accepted.
 func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 	l := &p.learner
-	if l.since.IsZero() || !l.blocked && l.idled(now) {
+	if l.since.IsZero() || l.idled(now, pm) {
 		l.begin(pm.start)
 	}
 	l.last = now
@@ -58,6 +58,7 @@ func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 	if l.blocked && pm.waited == 0 && pm.start.Sub(latest(l.refused, l.began)) > idleGap { // nobody asked: when it reopened nobody knows
 		l.blocked, l.crowd.testing = false, false
 		l.begin(pm.start)
+		l.rate.rested()
 	}
 	if l.blocked && (pm.doubted || pm.start.After(l.began)) {
 		p.learnReopened(now, pm.start)
@@ -81,11 +82,20 @@ func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 // begin begins a cycle.
 func (l *learner) begin(at time.Time) { l.since, l.accepted, l.crowd.most, l.crowd.often = at, 0, 0, 0 }
 
-// idled reports whether nothing was asked for so long that the time would
+// idled reports whether nothing was asked before pm for so long that the time would
 // count against the rate.
-func (l *learner) idled(now time.Time) bool {
+func (l *learner) idled(now time.Time, pm *Permit) bool {
 	gap := now.Sub(l.last)
-	return gap > idleGap && gap > 4*now.Sub(l.since)/time.Duration(l.accepted+1)
+	switch {
+	case l.blocked || gap <= idleGap:
+		return false
+	case l.rate.low == 0:
+		return gap > 4*now.Sub(l.since)/time.Duration(l.accepted+1)
+	case pm.waited > 0 || gap <= few*perUnit(l.rate.low):
+		return false
+	}
+	l.rate.rested()
+	return true
 }
 
 // suspects reports whether a refusal that no announced policy explains may
@@ -140,6 +150,9 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 			l.begin(now)
 		}
 		return
+	}
+	if l.rate.low > 0 && l.idled(now, pm) {
+		l.begin(pm.start)
 	}
 	s := p.inFlightLearned()
 	switch {

@@ -84,7 +84,7 @@ func (t *throughput) accepted(start time.Time, pressed bool) {
 // instant. usual is how many seconds a request takes, and through the rate at
 // which they were accepted since the latest reopening.
 func (t *throughput) refused(start time.Time, usual, through float64) {
-	least := t.least(start)
+	least, rested := t.least(start), len(t.zeros) == 0
 	t.zeros = append([]mark{{start, t.total}}, t.zeros[:min(len(t.zeros), mostZeros-1)]...)
 	if t.low == 0 {
 		return
@@ -104,7 +104,9 @@ func (t *throughput) refused(start time.Time, usual, through float64) {
 	case tooFast > t.low && (cycles || t.climb == 0 || least >= t.low): // a bucket may have held what was accepted at so high a pace
 		t.low = max(t.low, least)
 		t.climb /= 2
-	case t.sure: // by chance: what was accepted since is too little to tell
+	case rested: // nobody asked for long: what was accepted since is too little to tell
+		t.low, t.climb = min(t.low, 0.95*tooFast), t.climb/2
+	case t.sure: // by chance, and so is this
 		t.low = 0.95 * tooFast
 	case cycles: // a little too fast
 		t.low = max(min(t.low, least), min(0.95*tooFast, through))
@@ -121,6 +123,10 @@ func (t *throughput) refused(start time.Time, usual, through float64) {
 	}
 	t.pressed = 0
 }
+
+// rested takes in that nobody asked for so long that what was accepted before
+// tells nothing of the time since.
+func (t *throughput) rested() { t.zeros, t.marks, t.next = nil, nil, 0 }
 
 // ago is when the n-th last request that was accepted had been sent.
 func (t *throughput) ago(n int64) (at time.Time, known bool) {
