@@ -278,6 +278,22 @@ func TestIdlePausesDoNotCountAgainstALearnedRate(t *testing.T) {
 	}
 }
 
+// However high the rate that was learned, an outage that names no time is asked
+// ever more rarely whether it is over.
+func TestOutageIsAskedEverMoreRarelyAtAHighRate(t *testing.T) {
+	load{heedtest.Config{
+		Algorithm: heedtest.TokenBucket, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: 100, Window: time.Second, Burst: 1}}, Latency: heedtest.RoundTrip(50 * time.Millisecond),
+	}, 16, 3900, func(o *heedtest.Origin, _ *heed.Registry) {
+		time.Sleep(2 * time.Minute)
+		o.ResetTally()
+		o.Outage(time.Now().Add(time.Hour), 429, 0)
+		time.Sleep(time.Hour)
+		if n := o.Tally().Refused; n > 60 {
+			t.Errorf("refused %d times in an hour", n)
+		}
+	}}.play(t)
+}
+
 func TestHiddenLimitIsForgottenOnceItIsGone(t *testing.T) {
 	policy := heedtest.Policy{Quota: 50, Window: 5 * time.Second}
 	var known, left []heed.PolicyState

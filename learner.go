@@ -1,6 +1,7 @@
 package heed
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -168,7 +169,7 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 	if r := &l.rate; s != nil { // it is no such limit, but a rate that they exceed
 		r.measured(l.accepted, now.Sub(l.since), steep(l.accepted))
 		// They may have kept to it for hours: that was no window, nor a burst.
-		r.cycle, r.window = max(min(r.cycle, r.burst), 2), 0
+		r.cycle, r.window, r.pressed = max(min(r.cycle, r.burst), 2), 0, 0
 	}
 	if l.rate.low > 0 {
 		p.setLearnedRate(now)
@@ -251,7 +252,7 @@ func (l *learner) pauseFor(inARow int) time.Duration {
 		return 0
 	}
 	units := max(float64(l.rate.cycle)/16, 1)
-	return min(perUnit(l.rate.low/units)<<min(max(inARow-1, 0), 10), defaultMaxBackoff)
+	return min(nanoseconds(math.Ldexp(float64(perUnit(l.rate.low/units)), max(inARow-1, 0))), defaultMaxBackoff)
 }
 
 // setLearnedRate has the learned slot let requests through at the pace.
