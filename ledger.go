@@ -23,7 +23,8 @@ type ledger struct {
 	said     time.Time // when the origin last said what remains …
 	saidOf   int64     // … and of which request: sent, when it was
 	fresh    bool      // the epoch began after a stop: the quota is presumed whole
-	inEpoch  int64     // units sent in this epoch
+	inEpoch  int64     // units sent in this epoch …
+	spent    int64     // … and in the one before
 	sent     int64     // units ever sent …
 	answered int64     // … and ever answered, or never to be answered
 
@@ -40,7 +41,8 @@ type ledger struct {
 	grain    time.Duration // what resets are rounded to …
 	rounded  time.Duration // … and instants
 	begun    time.Time     // when the first answer of this epoch came
-	down     bool          // the origin was caught rounding resets down
+	down     int           // resets for which the origin is still taken to round down: it was caught at it …
+	caught   int           // … so many times
 	zeros    int           // resets of 0 in a row
 	blind    time.Duration // how long to wait where nothing is left and no reset named …
 	proven   time.Duration // … a wait that was too short …
@@ -57,13 +59,14 @@ type ledger struct {
 	fillsUp   bool  // resets are when a bucket is full
 	newest    newest
 	counter   counter
-	atNewest  bool // resets are when the newest unit comes back …
-	returns   bool // … and units were seen to come back before that
-	elastic   bool // every request puts the reset off
-	piecemeal bool // after a stop the quota was not whole again, though the reset had passed
-	partial   bool // nor was most of it back when the first answer of this epoch came
-	fits      int  // answers in a row that speak for a sliding window
-	gains     int  // answers that speak for a steady refill
+	atNewest  bool      // resets are when the newest unit comes back …
+	returns   bool      // … and units were seen to come back before that
+	elastic   bool      // every request puts the reset off
+	piecemeal bool      // after a stop the quota was not whole again, though the reset had passed
+	partial   bool      // nor was most of it back when the first answer of this epoch came
+	fits      int       // answers in a row that speak for a sliding window …
+	slides    time.Time // … and since when it is taken for one
+	gains     int       // answers that speak for a steady refill
 
 	ordered    int       // answers in a row that came in the order of their requests
 	part       float64   // of a unit that is left beside those in left, where they come back steadily
@@ -299,7 +302,7 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	}
 	tooSoon := s.refused && l.turnedTooSoon(now, c, p, s)
 	if tooSoon {
-		l.down = true
+		l.roundsDown()
 		l.opens = l.opens.Add(s.resolution)
 	}
 	if s.remaining < 0 {
@@ -320,7 +323,7 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	if l.learnOrder(c); l.shape == shapeRefill && l.ordered >= convinced {
 		least = r - (l.sent - c.sent)
 	}
-	l.learnElastic(start, p, c, r, least)
+	l.learnElastic(start, p, c, &s, r, least)
 	l.learnShape(now, start, c, p, r, s.refused)
 	l.learnCounter(now, c, p, &s, r)
 	switch {
@@ -343,9 +346,16 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	}
 	if !l.stated {
 		l.begun = now
-		l.partial = l.epoch > 0 && r+l.inEpoch-(l.sent-c.sent) < p.Quota/2
+		back := r + l.inEpoch - (l.sent - c.sent)
+		l.partial = l.epoch > 0 && back < p.Quota/2
+		if l.fresh && min(l.spent, back) >= p.Quota*9/10 && s.reset > p.Window*3/4 {
+			l.piecemeal = false // all that was used is back at once
+		}
 		if l.partial && l.fresh && !s.refused && (r < p.Quota*9/10-l.own.used(now, p.Window) || r == 0 && s.reset > p.Window/2) {
 			l.piecemeal = true // a sliding window would have more of it back, or soon
+		}
+		if l.partial && l.awaits(c) && !s.refused {
+			l.doubtReset()
 		}
 	}
 	if !l.stated || !l.flows() || c.sent >= l.saidOf {
@@ -373,7 +383,7 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	switch {
 	case wait >= 0 && l.piecemeal && !l.flows() && p.Window > 0:
 		wait += max(s.resolution, p.Window/10)
-	case wait >= 0 && l.down:
+	case wait >= 0 && l.down > 0:
 		wait += s.resolution
 	case wait >= 0:
 	case l.shape == shapeRefill:

@@ -22,6 +22,9 @@ func (l *ledger) flows() bool { return l.shape == shapeSliding || l.shape == sha
 // convinced is how many answers have to speak for a shape other than shapeReset.
 const convinced = 3
 
+// longKnown is how many windows a quota must have slid for that not to have been chance.
+const longKnown = 4
+
 // trust is the share of a steady refill that is counted on between answers.
 const trust = 0.9
 
@@ -73,14 +76,14 @@ func (l *ledger) learnNewest(now time.Time, p *Policy, s *statement) {
 	up, down := s.fills(p)
 	fills := (up || down) && (n.count < convinced || n.left <= p.Quota/2)
 	switch {
-	case l.shape != shapeUnknown || s.remaining <= 0 || s.reset < 0 || p.Window <= 3*s.resolution || fills: // says nothing of it
+	case l.flows() || l.elastic || s.remaining <= 0 || s.reset < 0 || p.Window <= 3*s.resolution || fills: // says nothing of it
 		return
 	case (s.reset - p.Window).Abs() > s.resolution, p.Window != n.window, s.remaining >= n.left, now.Sub(n.at) > p.Window/4:
 		*n = newest{window: p.Window, left: s.remaining, since: now, named: named}
 	}
 	n.count, n.at = n.count+1, now
 	if moved := min(now.Sub(n.since), named.Sub(n.named)); n.count > convinced && moved > hidden+hidden/4 { // more than rounding can hide
-		l.shape, l.atNewest = shapeSliding, true
+		l.shape, l.slides, l.atNewest, l.returns = shapeSliding, now, true, false
 	}
 }
 
@@ -102,13 +105,24 @@ func (l *ledger) doubt(p *Policy) int64 {
 // learnElastic finds out whether units whose newest one's return is named do come
 // back one by one: none has while they could have where every request puts off
 // the return of them all.
-func (l *ledger) learnElastic(start time.Time, p *Policy, c *charge, r, least int64) {
+func (l *ledger) learnElastic(start time.Time, p *Policy, c *charge, s *statement, r, least int64) {
 	switch {
+	case l.elastic && s.remaining > 0 && s.reset >= 0 && s.reset < p.Window-2*s.resolution:
+		l.shape, l.elastic = shapeUnknown, false // this one did not put it off
 	case !l.presumed() || !l.stated || c.sent < l.saidOf:
 	case least > l.most && start.Before(l.own.rest(p.Window)):
 		l.returns = true
 	case r+c.used+l.sent-c.sent+l.foreign+l.doubt(p) < p.Quota:
 		l.shape, l.atNewest, l.elastic = shapeReset, false, true
+	}
+}
+
+// doubtReset takes in that less than half of a quota was back after a reset, of one that
+// was seen to come back all at once: then how it does is found out anew. Where
+// others use it, they may have been first.
+func (l *ledger) doubtReset() {
+	if l.shape == shapeReset && !l.elastic && !l.piecemeal && !l.othersSeen {
+		l.shape, l.fits = shapeUnknown, 0
 	}
 }
 
@@ -132,7 +146,13 @@ func (l *ledger) learnShape(now, start time.Time, c *charge, p *Policy, r int64,
 	// window ago for certain, is counted in what c's answer says …
 	counted := l.own.between(now.Add(l.inferred-p.Window), start)
 	if r > p.Quota-counted-c.n {
-		l.shape, l.fits, l.foreign = shapeReset, 0, 0
+		if l.shape == shapeSliding && now.Sub(l.slides) > longKnown*p.Window { // it may still, and the origin have begun anew
+			l.shape = shapeUnknown
+			l.own.forget()
+		} else {
+			l.shape = shapeReset
+		}
+		l.fits, l.foreign = 0, 0
 		return
 	}
 	// … and no more of this process than was in use, and went since.
@@ -149,7 +169,7 @@ func (l *ledger) learnShape(now, start time.Time, c *charge, p *Policy, r int64,
 		return
 	}
 	if l.fits++; l.fits >= convinced {
-		l.shape = shapeSliding
+		l.shape, l.slides = shapeSliding, now
 	}
 }
 
