@@ -161,9 +161,29 @@ func (l *ledger) lastUnit(now time.Time, p *Policy) time.Time {
 	return now.Add(ahead % l.grain)
 }
 
-// close lets nothing start before an answer's receipt plus the wait it named.
-func (l *ledger) close(now time.Time, wait, atMost time.Duration) {
-	l.closed = latest(l.closed, now.Add(min(wait, atMost)))
+// hearWhen takes in when an answer says that there is more. It reports whether that
+// shows that the present epoch was begun too soon.
+func (l *ledger) hearWhen(now, start time.Time, c *charge, p *Policy, s *statement) (tooSoon bool) {
+	if s.reset == 0 && s.resolution > 0 {
+		if l.zeros++; s.remaining > 0 || l.zeros >= convinced {
+			s.reset = -1 // a constant, or cut off: it tells nothing
+		}
+	} else if s.reset > 0 {
+		l.zeros = 0
+	}
+	if s.reset >= 0 {
+		l.grain, l.rounded = s.resolution, 0
+		if s.clock { // the instant is rounded, whenever it is named
+			l.grain, l.rounded = 0, s.resolution
+		}
+		l.noticeReset(now, start, c, p, *s)
+		l.hearReset(now, start, *s)
+	}
+	if tooSoon = s.refused && l.turnedTooSoon(now, c, p, *s); tooSoon {
+		l.roundsDown()
+		l.opens = l.opens.Add(s.resolution)
+	}
+	return tooSoon
 }
 
 // noticeReset notices that the window has turned before the reset that was
