@@ -72,7 +72,7 @@ func (l *ledger) awaits(c *charge) bool {
 // notYet takes in that it was not, at the reset that was named: that was rounded down,
 // or more than one reset brings it back.
 func (l *ledger) notYet() {
-	l.piecemeal = l.down > 0
+	l.piecemeal = l.piecemeal || l.down > 0
 	l.roundsDown()
 }
 
