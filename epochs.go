@@ -41,6 +41,7 @@ func (l *ledger) turn(now time.Time, p *Policy) (probe bool) {
 	if until.IsZero() || now.Before(until) {
 		return false
 	}
+	trial := l.trustAgain()
 	if l.flows() && (l.stated || l.shape == shapeSliding) { // nothing turns
 		probe = l.shape == shapeRefill && !l.closed.IsZero()
 		l.earliest, l.opens, l.closed = time.Time{}, time.Time{}, time.Time{}
@@ -50,13 +51,14 @@ func (l *ledger) turn(now time.Time, p *Policy) (probe bool) {
 	l.compare(p)
 	l.last = until
 	l.begin(stopped, 0)
-	return stopped || p.Quota == 0 || l.epoch < 3 // the first resets may have been rounded down
+	return stopped || trial || p.Quota == 0 || l.epoch < 3 // the first resets may have been rounded down
 }
 
 // begin begins an epoch of which nothing has been said, and to which so many of
 // the units sent may belong; fresh: its quota is presumed whole.
 func (l *ledger) begin(fresh bool, sent int64) {
 	l.epoch++
+	l.spent = l.inEpoch
 	l.fresh, l.stated, l.partial, l.left, l.part, l.inEpoch = fresh, false, false, 0, 0, sent
 	l.earliest, l.opens, l.closed, l.begun = time.Time{}, time.Time{}, time.Time{}, time.Time{}
 }
@@ -69,7 +71,30 @@ func (l *ledger) awaits(c *charge) bool {
 
 // notYet takes in that it was not, at the reset that was named: that was rounded down,
 // or more than one reset brings it back.
-func (l *ledger) notYet() { l.down, l.piecemeal = true, l.down }
+func (l *ledger) notYet() {
+	l.piecemeal = l.piecemeal || l.down > 0
+	l.roundsDown()
+}
+
+// roundsDown takes in that the origin was caught rounding a reset down. It is taken to
+// do so for a number of resets, twice as many each time it is caught, up to a thousand: it may
+// have been chance, or may change, and to find that out costs a refusal where it did not.
+func (l *ledger) roundsDown() {
+	l.down = downFor << l.caught
+	l.caught = min(l.caught+1, 5)
+}
+
+const downFor = 32
+
+// trustAgain counts a reset towards those for which the origin is taken to round down, and
+// reports whether it was the last of them.
+func (l *ledger) trustAgain() bool {
+	if l.down == 0 {
+		return false
+	}
+	l.down--
+	return l.down == 0
+}
 
 // compare finds out whether a window begins with the first request in it: then
 // each begins later than the one before and its length say, by a round trip at
@@ -116,7 +141,7 @@ func (l *ledger) lastUnit(now time.Time, p *Policy) time.Time {
 	switch {
 	case l.sparing():
 		return latest(l.until(), now)
-	case l.shape == shapeSliding && (l.down || l.ahead > 0 || l.atNewest || l.rounded > 2*l.quickest): // it always costs
+	case l.shape == shapeSliding && (l.down > 0 || l.ahead > 0 || l.atNewest || l.rounded > 2*l.quickest): // it always costs
 		return latest(reset, now)
 	}
 	if due := l.due(p); due.Before(l.until()) {
@@ -136,9 +161,29 @@ func (l *ledger) lastUnit(now time.Time, p *Policy) time.Time {
 	return now.Add(ahead % l.grain)
 }
 
-// close lets nothing start before an answer's receipt plus the wait it named.
-func (l *ledger) close(now time.Time, wait, atMost time.Duration) {
-	l.closed = latest(l.closed, now.Add(min(wait, atMost)))
+// hearWhen takes in when an answer says that there is more. It reports whether that
+// shows that the present epoch was begun too soon.
+func (l *ledger) hearWhen(now, start time.Time, c *charge, p *Policy, s *statement) (tooSoon bool) {
+	if s.reset == 0 && s.resolution > 0 {
+		if l.zeros++; s.remaining > 0 || l.zeros >= convinced {
+			s.reset = -1 // a constant, or cut off: it tells nothing
+		}
+	} else if s.reset > 0 {
+		l.zeros = 0
+	}
+	if s.reset >= 0 {
+		l.grain, l.rounded = s.resolution, 0
+		if s.clock { // the instant is rounded, whenever it is named
+			l.grain, l.rounded = 0, s.resolution
+		}
+		l.noticeReset(now, start, c, p, *s)
+		l.hearReset(now, start, *s)
+	}
+	if tooSoon = s.refused && l.turnedTooSoon(now, c, p, *s); tooSoon {
+		l.roundsDown()
+		l.opens = l.opens.Add(s.resolution)
+	}
+	return tooSoon
 }
 
 // noticeReset notices that the window has turned before the reset that was
@@ -182,7 +227,7 @@ func (l *ledger) noticeReset(now, start time.Time, c *charge, p *Policy, s state
 func (l *ledger) shorten(now time.Time, p *Policy, grain time.Duration) {
 	most := now.Sub(l.begun) + 2*l.quickest
 	least := max(p.Window-l.inferred, 0)
-	if l.down || most >= p.Window || most <= least || most < grain {
+	if l.down > 0 || most >= p.Window || most <= least || most < grain {
 		return
 	}
 	if whole := most.Truncate(time.Second); whole > least {
@@ -197,7 +242,7 @@ func (l *ledger) shorten(now time.Time, p *Policy, grain time.Duration) {
 // taken to round up until it is caught rounding down.
 func (l *ledger) hearReset(now, start time.Time, s statement) {
 	named := now.Add(s.reset)
-	if l.down {
+	if l.down > 0 {
 		named = named.Add(s.resolution)
 	}
 	earliest := start.Add(s.reset - s.resolution)
@@ -229,6 +274,6 @@ func (l *ledger) stale(start time.Time, c *charge, s statement) bool {
 // turnedTooSoon reports whether a refusal shows that the epoch was begun
 // before the origin's window had turned: it still names the old reset.
 func (l *ledger) turnedTooSoon(now time.Time, c *charge, p *Policy, s statement) bool {
-	return !l.down && s.resolution > 0 && s.reset >= 0 && c.epoch == l.epoch && !l.last.IsZero() &&
+	return l.down == 0 && s.resolution > 0 && s.reset >= 0 && c.epoch == l.epoch && !l.last.IsZero() &&
 		now.Sub(l.last) < 2*s.resolution+p.Window/10 && now.Add(s.reset).Sub(l.last) < max(2*s.resolution, p.Window/2)
 }

@@ -23,7 +23,8 @@ type ledger struct {
 	said     time.Time // when the origin last said what remains …
 	saidOf   int64     // … and of which request: sent, when it was
 	fresh    bool      // the epoch began after a stop: the quota is presumed whole
-	inEpoch  int64     // units sent in this epoch
+	inEpoch  int64     // units sent in this epoch …
+	spent    int64     // … and in the one before
 	sent     int64     // units ever sent …
 	answered int64     // … and ever answered, or never to be answered
 
@@ -40,7 +41,8 @@ type ledger struct {
 	grain    time.Duration // what resets are rounded to …
 	rounded  time.Duration // … and instants
 	begun    time.Time     // when the first answer of this epoch came
-	down     bool          // the origin was caught rounding resets down
+	down     int           // resets for which the origin is still taken to round down: it was caught at it …
+	caught   int           // … so many times
 	zeros    int           // resets of 0 in a row
 	blind    time.Duration // how long to wait where nothing is left and no reset named …
 	proven   time.Duration // … a wait that was too short …
@@ -57,13 +59,14 @@ type ledger struct {
 	fillsUp   bool  // resets are when a bucket is full
 	newest    newest
 	counter   counter
-	atNewest  bool // resets are when the newest unit comes back …
-	returns   bool // … and units were seen to come back before that
-	elastic   bool // every request puts the reset off
-	piecemeal bool // after a stop the quota was not whole again, though the reset had passed
-	partial   bool // nor was most of it back when the first answer of this epoch came
-	fits      int  // answers in a row that speak for a sliding window
-	gains     int  // answers that speak for a steady refill
+	atNewest  bool      // resets are when the newest unit comes back …
+	returns   bool      // … and units were seen to come back before that
+	elastic   bool      // every request puts the reset off
+	piecemeal bool      // after a stop the quota was not whole again, though the reset had passed
+	partial   bool      // nor was most of it back when the first answer of this epoch came
+	fits      int       // answers in a row that speak for a sliding window …
+	slides    time.Time // … and since when it is taken for one
+	gains     int       // answers that speak for a steady refill
 
 	ordered    int       // answers in a row that came in the order of their requests
 	part       float64   // of a unit that is left beside those in left, where they come back steadily
@@ -104,30 +107,6 @@ type statement struct {
 	instant    time.Time     // … of the origin's clock
 	refused    bool
 }
-
-// blindWait is how long to wait for more where an origin said that nothing is left
-// and neither until when nor of what window: half as long after each wait that was
-// enough, and twice as long after one that was not. What was too short is not tried again;
-// where one request after the other is answered that nothing is left, nor is half as
-// long as is needed good enough.
-func (l *ledger) blindWait(refused, again bool) time.Duration {
-	switch {
-	case l.blind == 0:
-		l.blind = defaultMinBackoff
-	case refused && again:
-		l.proven = l.blind
-		l.blind = min(2*l.blind, defaultMaxBackoff)
-	case again:
-		l.proven -= l.proven / 500 // it may have become more
-		l.blind = max(l.blind/2, l.proven+l.proven/4, blindLeast)
-	case l.blind/2 > l.proven:
-		l.blind /= 2
-	}
-	return l.blind
-}
-
-// blindLeast is the shortest such wait.
-const blindLeast = 50 * time.Millisecond
 
 // room returns how many units may be sent now.
 func (l *ledger) room(now time.Time, p *Policy) int64 {
@@ -272,36 +251,14 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	if s.reset > atMost {
 		s.reset, capped = atMost, true
 	}
-	l.quickest = min(now.Sub(start), l.quickest+max(l.quickest/16, time.Millisecond))
-	if l.ahead = 0; !s.clock && !l.othersSeen && float64(p.Quota)*l.quickest.Seconds() > p.Window.Seconds() {
-		l.ahead = l.quickest // else it is no more than the time of a unit, and not worth it
-	}
+	l.measureTrip(now, start, p, &s)
 	if l.stale(start, c, s) {
 		if s.remaining == 0 && s.reset >= 0 && !l.stated {
 			l.close(now, s.reset, atMost) // late, but the last word so far
 		}
 		return false
 	}
-	if s.reset == 0 && s.resolution > 0 {
-		if l.zeros++; s.remaining > 0 || l.zeros >= convinced {
-			s.reset = -1 // a constant, or cut off: it tells nothing
-		}
-	} else if s.reset > 0 {
-		l.zeros = 0
-	}
-	if s.reset >= 0 {
-		l.grain, l.rounded = s.resolution, 0
-		if s.clock { // the instant is rounded, whenever it is named
-			l.grain, l.rounded = 0, s.resolution
-		}
-		l.noticeReset(now, start, c, p, s)
-		l.hearReset(now, start, s)
-	}
-	tooSoon := s.refused && l.turnedTooSoon(now, c, p, s)
-	if tooSoon {
-		l.down = true
-		l.opens = l.opens.Add(s.resolution)
-	}
+	tooSoon := l.hearWhen(now, start, c, p, &s)
 	if s.remaining < 0 {
 		return capped
 	}
@@ -310,23 +267,59 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	if s.refused && !tooSoon && l.fresh && !l.stated && c.epoch == l.epoch && l.inEpoch < p.Quota*9/10 {
 		l.piecemeal = true
 	}
-	r := s.remaining
+	r, least := l.bounds(c, p, &s)
+	l.learnElastic(start, p, c, &s, r, least)
+	l.learnShape(now, start, c, p, r, s.refused)
+	l.learnCounter(now, c, p, &s, r)
+	l.hearLeft(now, c, p, r, least, s.refused)
+	if !l.stated {
+		l.begun = now
+		l.learnBack(now, c, p, &s, r)
+	}
+	if !l.stated || !l.flows() || c.sent >= l.saidOf {
+		l.said = now
+	}
+	l.stated, l.saidOf = true, max(l.saidOf, c.sent)
+	if r > 0 {
+		if start.After(l.dry) { // else it was counted before there was nothing
+			l.dry = time.Time{}
+		}
+		return capped
+	}
+	return l.hearNothingLeft(now, p, &s, atMost) || capped
+}
+
+// measureTrip takes in how long an answer took, and by how much requests may go
+// sooner for that.
+func (l *ledger) measureTrip(now, start time.Time, p *Policy, s *statement) {
+	l.quickest = min(now.Sub(start), l.quickest+max(l.quickest/16, time.Millisecond))
+	if l.ahead = 0; !s.clock && !l.othersSeen && float64(p.Quota)*l.quickest.Seconds() > p.Window.Seconds() {
+		l.ahead = l.quickest // else it is no more than the time of a unit, and not worth it
+	}
+}
+
+// bounds returns how many units are left by what an answer says, and how many for
+// certain: of the requests sent so far, those not yet answered when this one was
+// sent may or may not be counted in what it says.
+func (l *ledger) bounds(c *charge, p *Policy, s *statement) (r, least int64) {
+	r = s.remaining
 	if p.Quota > 0 {
 		r = min(r, p.Quota) // an absurd count must not raise the rate
 	}
-	// Of the requests sent so far, those not yet answered when this one was
-	// sent may or may not be counted in what it says.
-	least := r - (l.sent - c.answered - c.n) - l.unread(c, p)
+	least = r - (l.sent - c.answered - c.n) - l.unread(c, p)
 	if l.learnOrder(c); l.shape == shapeRefill && l.ordered >= convinced {
 		least = r - (l.sent - c.sent)
 	}
-	l.learnElastic(start, p, c, r, least)
-	l.learnShape(now, start, c, p, r, s.refused)
-	l.learnCounter(now, c, p, &s, r)
+	return r, least
+}
+
+// hearLeft moves what is taken to be left to between the least and the most, r, that
+// the answer to c allows.
+func (l *ledger) hearLeft(now time.Time, c *charge, p *Policy, r, least int64, refused bool) {
 	switch {
 	case l.stated && l.flows() && c.sent < l.saidOf: // an older word than the last
 	case l.stated:
-		l.noticeOthers(now, p, c, r, s.refused)
+		l.noticeOthers(now, p, c, r, refused)
 		l.learnRefill(now, p, r, least-l.noise(c, p))
 		if l.shape == shapeRefill {
 			l.hearRefill(now, p, c, r, least)
@@ -341,53 +334,4 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	if c.sent >= l.saidOf && p.Window > 0 {
 		l.base = (r+least)/2 + l.own.used(now, p.Window)
 	}
-	if !l.stated {
-		l.begun = now
-		l.partial = l.epoch > 0 && r+l.inEpoch-(l.sent-c.sent) < p.Quota/2
-		if l.partial && l.fresh && !s.refused && (r < p.Quota*9/10-l.own.used(now, p.Window) || r == 0 && s.reset > p.Window/2) {
-			l.piecemeal = true // a sliding window would have more of it back, or soon
-		}
-	}
-	if !l.stated || !l.flows() || c.sent >= l.saidOf {
-		l.said = now
-	}
-	l.stated, l.saidOf = true, max(l.saidOf, c.sent)
-	if r > 0 {
-		if start.After(l.dry) { // else it was counted before there was nothing
-			l.dry = time.Time{}
-		}
-		return capped
-	}
-	if l.shape == shapeRefill && s.reset > max(p.Window/4, 2*s.resolution) {
-		l.fillsUp = true // it is not when there is one more
-	}
-	again := !l.dry.IsZero()
-	if !again || !s.refused { // until it was accepted something was left
-		l.dry = now
-	}
-	wait := s.reset
-	if wait >= 0 && l.blind > 0 { // what is named now holds from when nothing was left
-		l.blind = now.Add(wait).Sub(l.dry)
-		l.proven = l.blind
-	}
-	switch {
-	case wait >= 0 && l.piecemeal && !l.flows() && p.Window > 0:
-		wait += max(s.resolution, p.Window/10)
-	case wait >= 0 && l.down:
-		wait += s.resolution
-	case wait >= 0:
-	case l.shape == shapeRefill:
-		wait = nanoseconds(1e9 / l.refill(now, p))
-	case p.Window > 0:
-		wait = p.Window
-		if at, ok := l.own.back(now, 1, p.Window); ok {
-			wait = at.Sub(now)
-		}
-	case now.Before(l.closed): // it went before this wait: it does not tell whether that is enough
-		return capped
-	default:
-		wait = l.blindWait(s.refused, again)
-	}
-	l.close(now, wait, atMost)
-	return capped || wait > atMost
 }

@@ -67,6 +67,9 @@ func (u *usage) less(now, start time.Time, n int64, window time.Duration) {
 	}
 }
 
+// forget takes all that was answered to be back.
+func (u *usage) forget() { u.logged, u.log = 0, nil }
+
 func (u *usage) expire(now time.Time, window time.Duration) {
 	i := 0
 	for i < len(u.log) && now.Sub(u.log[i].last) >= window {

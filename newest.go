@@ -1,0 +1,66 @@
+package heed
+
+import "time"
+
+// newest is what answers in a row said that name a reset a window from now.
+type newest struct {
+	count  int
+	since  time.Time     // when the first of them came …
+	left   int64         // … what it said is left …
+	named  time.Time     // … and the instant it named
+	at     time.Time     // when the last of them came
+	window time.Duration // as it was known to all of them
+}
+
+// learnNewest notices that the reset named is always a window from now, while
+// less and less is left: it is when the newest unit comes back, and each does so by
+// itself.
+func (l *ledger) learnNewest(now time.Time, p *Policy, s *statement) {
+	n := &l.newest
+	named, hidden := now.Add(s.reset), s.resolution
+	if s.clock { // by the origin's own clock, what it is rounded to is all that can hide
+		named, hidden = s.instant, s.grain
+	}
+	up, down := s.fills(p)
+	fills := (up || down) && (n.count < convinced || n.left <= p.Quota/2)
+	switch {
+	case l.flows() || l.elastic || s.remaining <= 0 || s.reset < 0 || p.Window <= 3*s.resolution || fills: // says nothing of it
+		return
+	case (s.reset - p.Window).Abs() > s.resolution, p.Window != n.window, s.remaining >= n.left, now.Sub(n.at) > p.Window/4:
+		*n = newest{window: p.Window, left: s.remaining, since: now, named: named}
+	}
+	n.count, n.at = n.count+1, now
+	if moved := min(now.Sub(n.since), named.Sub(n.named)); n.count > convinced && moved > hidden+hidden/4 { // more than rounding can hide
+		l.shape, l.slides, l.atNewest, l.returns = shapeSliding, now, true, false
+	}
+}
+
+// presumed reports whether units are taken to come back one by one for no more than
+// the resets named, and none was seen to yet.
+func (l *ledger) presumed() bool { return l.shape == shapeSliding && l.atNewest && !l.returns }
+
+// told reports whether the latest answer said what is left.
+func (l *ledger) told() bool { return l.sent-l.saidOf <= l.own.inFlight }
+
+// doubt is how many units have to come back for that to be sure.
+func (l *ledger) doubt(p *Policy) int64 {
+	if !l.presumed() {
+		return 0
+	}
+	return max(2, p.Quota/20)
+}
+
+// learnElastic finds out whether units whose newest one's return is named do come
+// back one by one: none has while they could have where every request puts off
+// the return of them all.
+func (l *ledger) learnElastic(start time.Time, p *Policy, c *charge, s *statement, r, least int64) {
+	switch {
+	case l.elastic && s.remaining > 0 && s.reset >= 0 && s.reset < p.Window-2*s.resolution:
+		l.shape, l.elastic = shapeUnknown, false // this one did not put it off
+	case !l.presumed() || !l.stated || c.sent < l.saidOf:
+	case least > l.most && start.Before(l.own.rest(p.Window)):
+		l.returns = true
+	case r+c.used+l.sent-c.sent+l.foreign+l.doubt(p) < p.Quota:
+		l.shape, l.atNewest, l.elastic = shapeReset, false, true
+	}
+}

@@ -1,0 +1,122 @@
+package heed
+
+import (
+	"math"
+	"time"
+)
+
+// trust is the share of a steady refill that is counted on between answers.
+const trust = 0.9
+
+// fills reports whether the reset named can be when a bucket that refills steadily
+// would be full, rounded up or down: it says nothing then of when a window ends.
+func (s *statement) fills(p *Policy) (up, down bool) {
+	if s.remaining <= 0 || s.reset < 0 || p.Quota <= 0 {
+		return false, false
+	}
+	unit := p.Window / time.Duration(p.Quota)
+	full := time.Duration(float64(p.Window) * float64(p.Quota-s.remaining) / float64(p.Quota)) // or up to a unit sooner
+	more := s.reset - full
+	return more >= -unit && more <= s.resolution, more >= -s.resolution-unit && more <= 0
+}
+
+// learnFill notices that resets move with what is left as they do in a bucket. A
+// window's resets fit that only where they cross it, and not all rounded alike.
+func (l *ledger) learnFill(p *Policy, s *statement) {
+	up, down := s.fills(p)
+	if l.streak > 0 {
+		up, down = up && l.fitsUp, down && l.fitsDown
+	}
+	switch {
+	case s.remaining <= 0 || s.reset < 0 || l.inferred > 0: // says nothing of it
+		return
+	case !up && !down:
+		l.streak = 0
+		return
+	case l.streak == 0:
+		l.lowest, l.highest = s.remaining, s.remaining
+	}
+	l.streak, l.fitsUp, l.fitsDown = l.streak+1, up, down
+	l.lowest, l.highest = min(l.lowest, s.remaining), max(l.highest, s.remaining)
+	moved := time.Duration(float64(p.Window) * float64(l.highest-l.lowest) / float64(p.Quota))
+	if l.streak >= convinced && moved >= p.Window/4 && moved > 2*s.resolution+s.resolution/4 { // more than rounding can hide
+		l.shape, l.fillsUp = shapeRefill, true
+	}
+}
+
+// learnRefill notices that more is left than can have been left of what was
+// said before, though no reset has passed. So it is in a sliding window too, but
+// that has what this process has not used of it within a window.
+func (l *ledger) learnRefill(now time.Time, p *Policy, r, least int64) {
+	if least <= l.most || p.Window <= 0 || p.Quota <= 0 || l.flows() ||
+		l.shape == shapeUnknown && r+l.own.used(now, p.Window) >= p.Quota/2 {
+		return
+	}
+	if l.gains++; l.gains >= convinced {
+		l.shape = shapeRefill
+	}
+}
+
+// refill is how many units a second come back for certain where they come
+// back steadily: most of what came back lately, or of the policy's own rate where
+// nothing has been heard for a window.
+func (l *ledger) refill(now time.Time, p *Policy) float64 {
+	r := float64(p.Quota) / p.Window.Seconds()
+	if l.regained > 0 && now.Sub(l.said) < p.Window {
+		r = min(r, l.regained)
+	}
+	return trust * r
+}
+
+// measureRefill follows how fast units come back: what is left more than it
+// was, and what was used meanwhile, over a tenth of a window.
+func (l *ledger) measureRefill(now time.Time, p *Policy, r int64) {
+	d := now.Sub(l.markedAt)
+	if d < p.Window/10 {
+		return
+	}
+	used := l.answered - l.markedUse
+	if got := float64(r-l.markedLeft+used) / d.Seconds(); d < p.Window && got > 0 {
+		if l.regained == 0 {
+			l.regained = got
+		}
+		l.regained += (got - l.regained) / 4
+	}
+	l.markedAt, l.markedLeft, l.markedUse = now, r, l.answered
+}
+
+// onTheWay is how much later than the origin said what is left the next request
+// arrives there, at least, when it goes as soon as that is heard: the answer was
+// on its way back, the request will be on its way there.
+func (l *ledger) onTheWay() time.Duration {
+	if l.othersSeen {
+		return 0
+	}
+	return l.quickest
+}
+
+// refilled is what is left at an instant where units come back steadily.
+func (l *ledger) refilled(at time.Time, p *Policy) float64 {
+	return float64(l.left) + l.part + at.Sub(l.said).Seconds()*l.refill(at, p)
+}
+
+// learnOrder notices whether answers come in the order of their requests: then
+// the origin has had these in that order as well.
+func (l *ledger) learnOrder(c *charge) {
+	if l.answered == c.sent {
+		l.ordered++
+	} else {
+		l.ordered = 0
+	}
+}
+
+// hearRefill moves what is taken to be left, with what has come back since the
+// last word, to where it is between the least and the most that the answer to c
+// allows.
+func (l *ledger) hearRefill(now time.Time, p *Policy, c *charge, r, least int64) {
+	l.measureRefill(now, p, r)
+	l.most = max(r-(l.sent-c.sent), least)
+	left := min(max(l.refilled(now, p), float64(least)), float64(l.most))
+	whole := math.Floor(left)
+	l.left, l.part = int64(whole), left-whole
+}
