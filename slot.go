@@ -54,6 +54,7 @@ type slot struct {
 	resetSaid time.Time // as announced last …
 	usedThen  int64     // … how many units had been accepted by then …
 	firstThen time.Time // … and when the first request after that reset went
+	slip      bool      // the reset announced last was far later than the window explains
 	capped    bool      // what it holds for is too long to wait for, and that was told
 	said      Policy    // as it was announced last
 }
@@ -106,11 +107,15 @@ func (s *slot) infer(reset, grain time.Duration) {
 // inferFrom infers the window of a policy that states none from a reset that is
 // rounded to a grain: it is as long as the longest wait for its end. Refusals come
 // late in it; where they alone announce it, it is no longer than from one end to
-// the next, either.
+// the next, either. One answer that names a wait far longer than all before it may be a
+// slip, and would hold requests back for good: the next has to do so, too.
 func (s *slot) inferFrom(now time.Time, lim *ServiceLimit, grain time.Duration) {
 	accepted := s.accepted()
 	if s.policy.Window == 0 && (lim.Remaining != 0 || s.habit.onRefusals) {
-		s.infer(usual(lim, grain))
+		window, slack := usual(lim, grain)
+		if s.slip = s.terms.Window > 0 && window > 2*s.terms.Window && !s.slip; !s.slip {
+			s.infer(window, slack)
+		}
 		gap := now.Add(lim.Reset).Sub(s.resetSaid).Round(max(grain, 1))
 		oneWindow := accepted-s.usedThen <= s.policy.Quota // else there was an end between that nobody told of
 		if all := accepted-s.usedThen == s.policy.Quota; s.habit.onRefusals && all && s.firstThen.After(s.resetSaid) {

@@ -94,3 +94,34 @@ func TestWindowsThatOnlyRefusalsTellOfAreNotTakenForTwo(t *testing.T) {
 		}
 	})
 }
+
+// One answer that names a reset far too late does not make the window as long.
+func TestOneResetNamedFarTooLateHoldsNothingForGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const quota, window = 50, 5 * time.Second
+		var log []time.Time // when requests within the last window were accepted
+		answers := 0
+		l := &limiter{accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
+			for len(log) > 0 && now.Sub(log[0]) >= window {
+				log = log[1:]
+			}
+			ok := len(log) < quota
+			if ok {
+				log = append(log, now)
+			}
+			answers++
+			reset := int64(log[0].Add(window).Sub(now)+time.Second-1) / int64(time.Second)
+			if answers == 2*quota+quota/2 { // with something left
+				reset = 900
+			}
+			h.Set("X-Ratelimit-Limit", strconv.Itoa(quota))
+			h.Set("X-Ratelimit-Remaining", strconv.Itoa(quota-len(log)))
+			h.Set("X-Ratelimit-Reset", strconv.FormatInt(reset, 10))
+			return ok
+		}}
+		l.ask(t, time.Minute, "http://origin.test/")
+		if l.accepted < 10*quota {
+			t.Errorf("%d accepted, want %d of %d", l.accepted, 10*quota, 12*quota)
+		}
+	})
+}
