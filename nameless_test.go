@@ -126,7 +126,7 @@ func TestLongerLimitThatOnlyRefusalsShowIsKeptTo(t *testing.T) {
 			}}
 			l.ask(t, 2*time.Minute, "http://origin.test/")
 			t.Logf("phase %d: %d accepted, %d refused", phase, l.accepted, l.refused)
-			if l.accepted < 980 || l.refused > 3 {
+			if l.accepted < 980 || l.refused > 2 {
 				t.Errorf("phase %d: %d accepted of 1200, %d refused", phase, l.accepted, l.refused)
 			}
 		})
