@@ -81,6 +81,20 @@ func (w *window) announce(h http.Header) {
 	h.Set("X-Ratelimit-Reset", strconv.FormatInt(1+w.end.Unix(), 10))
 }
 
+// showsOne keeps to two limits, and announces the second where that refuses, else
+// the first.
+func showsOne(first, second *window) *limiter {
+	return &limiter{accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
+		one, other := first.take(now), second.take(now)
+		if !other {
+			second.announce(h)
+		} else {
+			first.announce(h)
+		}
+		return one && other
+	}}
+}
+
 // Several limits of which an answer shows but one, the first or the one that
 // refuses, are not one whose quota changes all the time.
 func TestLimitsWithoutNamesAreToldApart(t *testing.T) {
@@ -88,15 +102,7 @@ func TestLimitsWithoutNamesAreToldApart(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			time.Sleep(time.Duration(phase)*100*time.Millisecond + 37*time.Millisecond)
 			long, short := window{quota: 50, length: 5 * time.Second}, window{quota: 15, length: time.Second}
-			l := &limiter{accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
-				one, other := long.take(now), short.take(now)
-				if !other {
-					short.announce(h)
-				} else {
-					long.announce(h)
-				}
-				return one && other
-			}}
+			l := showsOne(&long, &short)
 			l.ask(t, 30*time.Second, "http://origin.test/")
 			if l.refused > 16 { // what was in flight, once
 				t.Errorf("phase %d: %d refused", phase, l.refused)
@@ -115,15 +121,7 @@ func TestLongerLimitThatOnlyRefusalsShowIsKeptTo(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			time.Sleep(time.Duration(phase)*100*time.Millisecond + 37*time.Millisecond)
 			short, long := window{quota: 15, length: time.Second}, window{quota: 50, length: 5 * time.Second}
-			l := &limiter{accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
-				one, other := short.take(now), long.take(now)
-				if !other {
-					long.announce(h)
-				} else {
-					short.announce(h)
-				}
-				return one && other
-			}}
+			l := showsOne(&short, &long)
 			l.ask(t, 2*time.Minute, "http://origin.test/")
 			t.Logf("phase %d: %d accepted, %d refused", phase, l.accepted, l.refused)
 			if l.accepted < 980 || l.refused > 2 {
