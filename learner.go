@@ -2,7 +2,6 @@ package heed
 
 import (
 	"math"
-	"slices"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -50,8 +49,10 @@ const (
 // learnAccepted takes in that pm's request was accepted.
 func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 	l := &p.learner
-	if l.since.IsZero() || l.idled(now, pm) {
+	if l.since.IsZero() {
 		l.begin(pm.start)
+	} else if l.idled(now, pm) {
+		l.beginAnew(pm.start)
 	}
 	l.last = now
 	l.healthy.add(pm.path)
@@ -92,11 +93,16 @@ func (l *learner) idled(now time.Time, pm *Permit) bool {
 		return false
 	case l.rate.low == 0:
 		return gap > 4*now.Sub(l.since)/time.Duration(l.accepted+1)
-	case pm.waited > 0 || gap <= few*perUnit(l.rate.low):
-		return false
 	}
-	l.rate.rested()
-	return true
+	return pm.waited == 0 && gap > few*perUnit(l.rate.low)
+}
+
+// beginAnew begins a cycle after a time in which nobody asked.
+func (l *learner) beginAnew(at time.Time) {
+	l.begin(at)
+	if l.rate.low > 0 {
+		l.rate.rested()
+	}
 }
 
 // suspects reports whether a refusal that no announced policy explains may
@@ -153,7 +159,7 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 		return
 	}
 	if l.rate.low > 0 && l.idled(now, pm) {
-		l.begin(pm.start)
+		l.beginAnew(pm.start)
 	}
 	s := p.inFlightLearned()
 	switch {
@@ -269,25 +275,4 @@ func (p *partition) setLearnedRate(now time.Time) *slot {
 	s.terms = s.policy
 	p.news = true
 	return s
-}
-
-// dropSlot forgets one policy.
-func (p *partition) dropSlot(s *slot) {
-	slots := make([]*slot, 0, len(p.slots))
-	for _, x := range p.slots {
-		if x != s {
-			slots = append(slots, x)
-		}
-	}
-	p.slots = slots
-	p.news = true
-	p.closeAccounts(s)
-}
-
-// closeAccounts has requests in flight forget what they took of a slot that is
-// gone: some are in flight for days.
-func (p *partition) closeAccounts(s *slot) {
-	for pm := p.inFlight.oldest; pm != nil; pm = pm.younger {
-		pm.charges = slices.DeleteFunc(pm.charges, func(c charge) bool { return c.slot == s })
-	}
 }

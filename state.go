@@ -200,6 +200,27 @@ func (s *slot) fits(p *Policy) bool {
 	return s.policy.Name == p.Name && s.policy.Unit == p.Unit && (s.policy.Burst > 0) == (p.Burst > 0)
 }
 
+// dropSlot forgets one policy.
+func (p *partition) dropSlot(s *slot) {
+	slots := make([]*slot, 0, len(p.slots))
+	for _, x := range p.slots {
+		if x != s {
+			slots = append(slots, x)
+		}
+	}
+	p.slots = slots
+	p.news = true
+	p.closeAccounts(s)
+}
+
+// closeAccounts has requests in flight forget what they took of a slot that is
+// gone: some are in flight for days.
+func (p *partition) closeAccounts(s *slot) {
+	for pm := p.inFlight.oldest; pm != nil; pm = pm.younger {
+		pm.charges = slices.DeleteFunc(pm.charges, func(c charge) bool { return c.slot == s })
+	}
+}
+
 // refill puts what a bucket holds into the one it has become.
 func (s *slot) refill(now time.Time, from *rate.Limiter) {
 	if from != nil && s.bucket != nil {
