@@ -20,10 +20,9 @@ func (l *ledger) hearNothingLeft(now time.Time, p *Policy, s *statement, atMost 
 	}
 	switch {
 	case wait >= 0 && l.piecemeal && !l.flows() && p.Window > 0:
-		wait += max(s.resolution, p.Window/10)
-	case wait >= 0 && l.down > 0:
-		wait += s.resolution
+		wait += max(s.resolution, l.later(now, p, s)+p.Window/10)
 	case wait >= 0:
+		wait += l.later(now, p, s)
 	case l.shape == shapeRefill:
 		wait = nanoseconds(1e9 / l.refill(now, p))
 	case p.Window > 0:

@@ -43,11 +43,15 @@ type ledger struct {
 	begun    time.Time     // when the first answer of this epoch came
 	down     int           // resets for which the origin is still taken to round down: it was caught at it …
 	caught   int           // … so many times
+	onTime   int           // resets that were seen to be no later than named
+	kept     bool          // the last unit before this epoch was kept to see whether the next is
+	longer   bool          // a window was longer than had been inferred
 	zeros    int           // resets of 0 in a row
 	blind    time.Duration // how long to wait where nothing is left and no reset named …
 	proven   time.Duration // … a wait that was too short …
 	dry      time.Time     // … and since when nothing has been left
-	quickest time.Duration // of recent answers …
+	usual    time.Duration // how long answers take: recently, in the mean …
+	quickest time.Duration // … the quickest …
 	ahead    time.Duration // … and by how much that lets requests go sooner
 
 	shape     shape
@@ -146,6 +150,7 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 // that others wait behind.
 func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Time, bool) {
 	room := l.room(now, p)
+	pressed = pressed || l.spent >= p.Quota-1 && l.sparing(p) // those whose answers are on the way will be back
 	if room >= n && (!pressed || room > n) {
 		return now, true
 	}
@@ -167,6 +172,8 @@ func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Tim
 	switch {
 	case now.Before(l.closed):
 		at = l.closed // even where less would do
+	case l.partial && l.stated && !l.flows() && l.left >= n && at.Sub(l.said) > p.Window*9/10: // more may come back long before that
+		return latest(now, l.said.Add(p.Window/10)), l.own.inFlight == 0
 	case at.IsZero() && l.stated && !l.flows() && p.Window > 0:
 		return l.said.Add(p.Window), true // what was said then is over by then
 	case l.presumed() && l.told() && l.own.inFlight > 0:
@@ -263,7 +270,7 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 		return capped
 	}
 	l.learnFill(p, &s)
-	l.learnNewest(now, p, &s)
+	l.learnNewest(now, start, p, &s)
 	if s.refused && !tooSoon && l.fresh && !l.stated && c.epoch == l.epoch && l.inEpoch < p.Quota*9/10 {
 		l.piecemeal = true
 	}
@@ -274,7 +281,9 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	l.hearLeft(now, c, p, r, least, s.refused)
 	if !l.stated {
 		l.begun = now
-		l.learnBack(now, c, p, &s, r)
+		if !tooSoon {
+			l.learnBack(now, c, p, &s, r)
+		}
 	}
 	if !l.stated || !l.flows() || c.sent >= l.saidOf {
 		l.said = now
@@ -292,7 +301,9 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 // measureTrip takes in how long an answer took, and by how much requests may go
 // sooner for that.
 func (l *ledger) measureTrip(now, start time.Time, p *Policy, s *statement) {
-	l.quickest = min(now.Sub(start), l.quickest+max(l.quickest/16, time.Millisecond))
+	trip := now.Sub(start)
+	l.usual += (trip - l.usual) / 32
+	l.quickest = min(trip, l.quickest+max(l.quickest/16, time.Millisecond))
 	if l.ahead = 0; !s.clock && !l.othersSeen && float64(p.Quota)*l.quickest.Seconds() > p.Window.Seconds() {
 		l.ahead = l.quickest // else it is no more than the time of a unit, and not worth it
 	}

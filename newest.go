@@ -15,11 +15,11 @@ type newest struct {
 // learnNewest notices that the reset named is always a window from now, while
 // less and less is left: it is when the newest unit comes back, and each does so by
 // itself.
-func (l *ledger) learnNewest(now time.Time, p *Policy, s *statement) {
+func (l *ledger) learnNewest(now, start time.Time, p *Policy, s *statement) {
 	n := &l.newest
-	named, hidden := now.Add(s.reset), s.resolution
+	named, least, hidden := now.Add(s.reset), start.Add(s.reset), s.resolution
 	if s.clock { // by the origin's own clock, what it is rounded to is all that can hide
-		named, hidden = s.instant, s.grain
+		named, least, hidden = s.instant, s.instant, s.grain
 	}
 	up, down := s.fills(p)
 	fills := (up || down) && (n.count < convinced || n.left <= p.Quota/2)
@@ -30,7 +30,7 @@ func (l *ledger) learnNewest(now time.Time, p *Policy, s *statement) {
 		*n = newest{window: p.Window, left: s.remaining, since: now, named: named}
 	}
 	n.count, n.at = n.count+1, now
-	if moved := min(now.Sub(n.since), named.Sub(n.named)); n.count > convinced && moved > hidden+hidden/4 { // more than rounding can hide
+	if moved := min(now.Sub(n.since), least.Sub(n.named)); n.count > convinced && moved > hidden+hidden/4 { // more than rounding can hide
 		l.shape, l.slides, l.atNewest, l.returns = shapeSliding, now, true, false
 	}
 }

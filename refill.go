@@ -48,8 +48,14 @@ func (l *ledger) learnFill(p *Policy, s *statement) {
 // said before, though no reset has passed. So it is in a sliding window too, but
 // that has what this process has not used of it within a window.
 func (l *ledger) learnRefill(now time.Time, p *Policy, r, least int64) {
-	if least <= l.most || p.Window <= 0 || p.Quota <= 0 || l.flows() ||
-		l.shape == shapeUnknown && r+l.own.used(now, p.Window) >= p.Quota/2 {
+	if least <= l.most || p.Window <= 0 || p.Quota <= 0 || l.flows() {
+		return
+	}
+	enough := p.Quota / 2
+	if l.piecemeal && !l.othersSeen {
+		enough = p.Quota * 9 / 10
+	}
+	if l.shape == shapeUnknown && r+l.own.used(now, p.Window) >= enough {
 		return
 	}
 	if l.gains++; l.gains >= convinced {

@@ -27,7 +27,7 @@ const longKnown = 4
 func (l *ledger) learnBack(now time.Time, c *charge, p *Policy, s *statement, r int64) {
 	back := r + l.inEpoch - (l.sent - c.sent)
 	l.partial = l.epoch > 0 && back < p.Quota/2
-	if l.fresh && min(l.spent, back) >= p.Quota*9/10 && s.reset > p.Window*3/4 {
+	if l.fresh && min(l.spent, back) >= p.Quota*9/10 && s.reset > p.Window*3/4 && now.Sub(l.said) < p.Window*3/4 {
 		l.piecemeal = false // all that was used is back at once
 	}
 	if l.partial && l.fresh && !s.refused && (r < p.Quota*9/10-l.own.used(now, p.Window) || r == 0 && s.reset > p.Window/2) {
@@ -76,7 +76,7 @@ func (l *ledger) learnShape(now, start time.Time, c *charge, p *Policy, r int64,
 	// Only what went before the last reset speaks for sliding: a reset would have
 	// brought it back.
 	before := l.own.between(now.Add(l.inferred-p.Window), l.last)
-	if c.epoch == 0 || before < 2 || before < p.Quota/10 {
+	if c.epoch == 0 || l.piecemeal && !l.othersSeen || before < 2 || before < p.Quota/10 {
 		return
 	}
 	if l.fits++; l.fits >= convinced {

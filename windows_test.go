@@ -91,47 +91,65 @@ func TestQuotaWhoseNewestUnitIsNamedIsUsedUp(t *testing.T) {
 // evenly. Nothing is back at once when a window is over, though its end is the reset that
 // is named, and whoever is told that nothing is left has to wait until then.
 func TestQuotaCountedOutOfTwoWindowsIsUsedUp(t *testing.T) {
-	const quota, length = 120, 60
-	fare(t, 10*time.Minute, 900, 1, func() func(now time.Time, h http.Header) bool { // of 1260; gofiber counts so
-		var before, used, end int64
-		return func(now time.Time, h http.Header) bool {
-			switch at := now.Unix(); {
-			case end == 0 || at >= end+length:
-				before, used, end = 0, 0, at+length
-			case at >= end:
-				before, used, end = used, 0, end+length
-			}
-			in := end - now.Unix()
-			used++
-			left := quota - (before*in+length-1)/length - used
-			if left < 0 {
-				h.Set("Retry-After", strconv.FormatInt(in, 10))
-				return false
-			}
-			usualFields(h, quota, int(left), in)
-			return true
+	for _, c := range []struct {
+		quota, length int64 // seconds
+		lasts         time.Duration
+		cut, whole    int // accepted at least, by a clock cut to seconds and by a whole one
+		most          int // refused at most
+	}{
+		{120, 60, 10 * time.Minute, 900, 900, 1}, // of 1260
+		{50, 5, 20 * time.Second, 130, 140, 0},   // of 235
+	} {
+		fare(t, c.lasts, c.cut, c.most, func() func(now time.Time, h http.Header) bool { return countedByCutClock(c.quota, c.length) })
+		fare(t, c.lasts, c.whole, c.most, func() func(now time.Time, h http.Header) bool { return countedByClock(c.quota, c.length) })
+	}
+}
+
+// countedByCutClock counts as gofiber does.
+func countedByCutClock(quota, length int64) func(now time.Time, h http.Header) bool {
+	var before, used, end int64
+	return func(now time.Time, h http.Header) bool {
+		switch at := now.Unix(); {
+		case end == 0 || at >= end+length:
+			before, used, end = 0, 0, at+length
+		case at >= end:
+			before, used, end = used, 0, end+length
 		}
-	})
-	fare(t, 10*time.Minute, 900, 1, func() func(now time.Time, h http.Header) bool { // httprate
-		var before, used, turn int64
-		return func(now time.Time, h http.Header) bool {
-			switch n := now.UnixNano() / (length * 1e9); {
-			case n > turn+1:
-				before, used, turn = 0, 0, n
-			case n > turn:
-				before, used, turn = used, 0, n
-			}
-			rate := math.Round(float64(before)*(1-float64(now.UnixNano()%(length*1e9))/(length*1e9))) + float64(used)
-			ok := rate < quota
-			if ok {
-				used, rate = used+1, rate+1
-			} else {
-				h.Set("Retry-After", strconv.Itoa(length))
-			}
-			usualFields(h, quota, max(quota-int(rate), 0), (turn+1)*length)
-			return ok
+		in := end - now.Unix()
+		used++
+		left := quota - (before*in+length-1)/length - used
+		if left < 0 {
+			h.Set("Retry-After", strconv.FormatInt(in, 10))
+			return false
 		}
-	})
+		usualFields(h, int(quota), int(left), in)
+		return true
+	}
+}
+
+// countedByClock counts as httprate does, whose windows begin with the process.
+func countedByClock(quota, length int64) func(now time.Time, h http.Header) bool {
+	begin := time.Now()
+	window := time.Duration(length) * time.Second
+	var before, used, turn int64
+	return func(now time.Time, h http.Header) bool {
+		switch n := int64(now.Sub(begin) / window); {
+		case n > turn+1:
+			before, used, turn = 0, 0, n
+		case n > turn:
+			before, used, turn = used, 0, n
+		}
+		part := float64(now.Sub(begin)%window) / float64(window)
+		rate := math.Round(float64(before)*(1-part)) + float64(used)
+		ok := rate < float64(quota)
+		if ok {
+			used, rate = used+1, rate+1
+		} else {
+			h.Set("Retry-After", strconv.FormatInt(length, 10))
+		}
+		usualFields(h, int(quota), max(int(quota)-int(rate), 0), begin.Add(time.Duration(turn+1)*window).Unix())
+		return ok
+	}
 }
 
 // A burst out of a bucket whose answers overtake each other is no window that has

@@ -1,0 +1,77 @@
+package heed
+
+import "time"
+
+// lastUnit returns when the last unit of an epoch is best sent while others
+// wait behind it. Its answer will say that nothing is left, and no request
+// may start before the reset it names, which is rounded to whole seconds: so
+// it is sent when that rounding will cost nothing, a whole number of grains
+// before the reset, or where it is too late for that not in this epoch. Where an
+// instant is named, it is when that may have been rounded up from: the answer shows.
+func (l *ledger) lastUnit(now time.Time, p *Policy) time.Time {
+	reset := l.opens
+	switch {
+	case l.elastic: // keeping it would keep the others, too
+		return now
+	case l.partial && !l.flows(): // more may come back before the reset
+		return latest(now, soonest(l.said.Add(p.Window/10), reset))
+	}
+	if l.shape == shapeSliding {
+		if at, ok := l.own.back(now, 1+l.doubt(p), p.Window); ok {
+			reset = at
+		}
+	}
+	switch {
+	case l.sparing(p):
+		return latest(l.until(), now)
+	case l.shape == shapeSliding && (l.down > 0 || l.ahead > 0 || l.atNewest || l.rounded > 2*l.quickest): // it always costs
+		return latest(reset, now)
+	}
+	if due := l.due(p); due.Before(l.until()) {
+		return latest(due, now)
+	}
+	if l.untried(p) {
+		return latest(l.until(), now)
+	}
+	ahead := reset.Sub(now) - l.quickest
+	if l.grain <= 0 || reset.Sub(now) <= 0 || p.Window > 0 && p.Quota*int64(l.grain) < int64(p.Window) {
+		return now
+	}
+	late := l.grain - ahead%l.grain // since the latest such instant
+	switch {
+	case late <= l.grain/20 && ahead+late >= l.grain: // timers are never quite on time
+		return now
+	case ahead < l.grain:
+		return reset
+	}
+	return now.Add(ahead % l.grain)
+}
+
+// sparing reports whether the last unit of a window is better left: its answer
+// would say that nothing is left, and the next request then begins the next window
+// a round trip later than one that nothing holds, in which more could have gone.
+func (l *ledger) sparing(p *Policy) bool {
+	if !l.byUse || l.flows() {
+		return false
+	}
+	lost := l.usual
+	if l.usual-l.quickest > l.grain/50 { // the answer comes at no time that could be chosen
+		lost += l.grain / 2
+	}
+	return l.ahead > 0 || times(p.Quota, lost) > p.Window
+}
+
+// due returns when the window may turn, where that can be much sooner than at the
+// instant named, because that was rounded up: a window that began with its first
+// request does. Else it is until.
+func (l *ledger) due(p *Policy) time.Time {
+	until := l.until()
+	if p.Window <= 0 || l.begun.IsZero() || l.rounded <= 2*l.quickest || l.rounded < p.Window/10 {
+		return until
+	}
+	due := latest(l.begun.Add(p.Window), l.opens.Add(-l.rounded))
+	if !l.said.Before(due) { // it did not
+		return until
+	}
+	return soonest(until, due)
+}

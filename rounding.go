@@ -1,0 +1,109 @@
+package heed
+
+import "time"
+
+// Resets are mostly named in whole seconds, and which way they are rounded nobody
+// says. Where it is up, the window has turned at the instant named; where it is down, it
+// may turn up to a second later, and who asks at once is refused. An origin is
+// taken to round up until it is caught rounding down. As long as neither was seen, the
+// last unit of a window is kept to find out: where the window has not turned, the origin
+// accepts it all the same.
+
+// seenOnTime is how many resets have to be no later than named until an origin is
+// trusted to round up.
+const seenOnTime = 2
+
+// untried reports whether it is yet to be seen which way an origin rounds resets, and
+// that matters more than a unit.
+func (l *ledger) untried(p *Policy) bool {
+	by := max(l.grain, l.rounded)
+	return l.onTime < seenOnTime && l.down == 0 && by > 2*l.quickest && !l.flows() && !l.othersSeen &&
+		p.Quota >= shareable && times(p.Quota, by) >= p.Window
+}
+
+// learnRounding finds out whether the window had turned at the instant named. It reports
+// whether the present epoch was begun too soon.
+func (l *ledger) learnRounding(now, start time.Time, c *charge, p *Policy, s *statement) (tooSoon bool) {
+	first := !l.stated && c.epoch == l.epoch && s.resolution > 0 && !l.last.IsZero()
+	lastUnit := first && l.kept && s.remaining == 0
+	early := (s.refused || lastUnit) && l.turnedTooSoon(now, c, p, s)
+	switch {
+	case early && l.down == 0:
+		l.roundsDown()
+	case early && !l.longer && l.inferred > 0:
+		l.longer = true
+	case first && !s.refused && !early && start.Sub(l.last) < s.resolution/8:
+		l.onTime++
+		return false
+	default:
+		return false
+	}
+	l.opens = l.opens.Add(l.later(now, p, s))
+	return true
+}
+
+// turnedTooSoon reports whether an answer shows that the epoch was begun
+// before the origin's window had turned: it still names the old reset.
+func (l *ledger) turnedTooSoon(now time.Time, c *charge, p *Policy, s *statement) bool {
+	return s.resolution > 0 && s.reset >= 0 && c.epoch == l.epoch && !l.last.IsZero() &&
+		now.Sub(l.last) < 2*s.resolution+p.Window/10 && now.Add(s.reset).Sub(l.last) < max(2*s.resolution, p.Window/2)
+}
+
+// notYet takes in that it was not, at the reset that was named: that was rounded down,
+// or more than one reset brings it back.
+func (l *ledger) notYet() {
+	l.piecemeal = l.piecemeal || l.down > 0
+	l.roundsDown()
+}
+
+// roundsDown takes in that the origin was caught rounding a reset down. It is taken to
+// do so for a number of resets, twice as many each time it is caught, up to a thousand: it may
+// have been chance, or may change.
+func (l *ledger) roundsDown() {
+	l.down = downFor << l.caught
+	l.caught = min(l.caught+1, 5)
+}
+
+const downFor = 32
+
+// trustAgain counts a reset towards those for which the origin is taken to round down, and
+// reports whether it was the last of them.
+func (l *ledger) trustAgain() bool {
+	if l.down == 0 {
+		return false
+	}
+	if l.down--; l.down == 0 {
+		l.onTime = 0
+	}
+	return l.down == 0
+}
+
+// later returns by how much later than the instant an answer names the reset may be, where
+// the origin rounds down: by what it rounds to, save that a window ends no later than its
+// length after its first answer.
+func (l *ledger) later(now time.Time, p *Policy, s *statement) time.Duration {
+	switch {
+	case l.down == 0:
+		return 0
+	case l.flows() || l.elastic || p.Window <= 0 || l.longer && l.inferred > 0:
+		return s.resolution
+	}
+	begun := now
+	if l.stated {
+		begun = l.begun
+	}
+	return min(s.resolution, max(begun.Add(l.longest(p, s.grain)).Sub(now.Add(s.reset)), 0))
+}
+
+// longest returns how long a window can be where the origin rounds down: one that was
+// inferred up to a grain longer than it seems, or, as most are, a multiple of five.
+func (l *ledger) longest(p *Policy, grain time.Duration) time.Duration {
+	if l.inferred == 0 || grain <= 0 {
+		return p.Window
+	}
+	most := p.Window + grain
+	if five := most.Truncate(5 * grain); five >= p.Window {
+		return five
+	}
+	return most
+}

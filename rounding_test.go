@@ -1,0 +1,45 @@
+package heed_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/heedhttp/heed/heedtest"
+)
+
+// Which way an origin rounds resets is found out without a refusal, for the last unit of a
+// window goes at the instant named, and is accepted though the window has not turned.
+// Nor does it cost a second for each window to wait for one whose resets are rounded down.
+func TestResetsRoundedDownCostNoRefusal(t *testing.T) {
+	const windows, quota = 40, 50
+	for algorithm, most := range map[heedtest.Algorithm]int64{heedtest.FixedWindow: 0, heedtest.FixedWindowByClock: 2} {
+		for _, dialect := range []heedtest.Dialect{heedtest.IETF11, heedtest.XRateLimit, heedtest.XRateLimitEpoch} {
+			for phase := range 5 {
+				tally, _ := load{heedtest.Config{
+					Algorithm: algorithm, Dialect: dialect, Rounding: heedtest.RoundDown,
+					Policies: []heedtest.Policy{{Quota: quota, Window: 5 * time.Second}},
+					Phase:    time.Duration(phase) * 1130 * time.Millisecond, Latency: heedtest.RoundTrip(5 * time.Millisecond),
+				}, 16, windows, nil}.play(t)
+				if tally.Refused > most || tally.Accepted < windows*quota*99/100 {
+					t.Errorf("%s, %s, phase %d: %d accepted of %d, %d refused, want at most %d",
+						algorithm, dialect, phase, tally.Accepted, windows*quota, tally.Refused, most)
+				}
+			}
+		}
+	}
+}
+
+// Answers that come late make the reset seem to move on with the time, as where every
+// request puts it off, and those of the last units of a window hold back the next one.
+func TestWindowsWhoseAnswersComeLateAreUsedUp(t *testing.T) {
+	const windows, quota = 20, 100
+	for seed := range uint64(8) {
+		tally, _ := load{heedtest.Config{
+			Policies: []heedtest.Policy{{Quota: quota, Window: 10 * time.Second}},
+			Latency:  heedtest.HeavyTail(30*time.Millisecond, 1.7, 5*time.Second, seed),
+		}, 16, windows, nil}.play(t)
+		if tally.Refused > 0 || tally.Accepted < windows*quota*975/1000 {
+			t.Errorf("seed %d: %d accepted of %d, %d refused", seed, tally.Accepted, windows*quota, tally.Refused)
+		}
+	}
+}
