@@ -45,7 +45,10 @@ func (l *ledger) turn(now time.Time, p *Policy) (probe bool) {
 // the units sent may belong; fresh: its quota is presumed whole.
 func (l *ledger) begin(fresh bool, sent int64) {
 	l.epoch++
-	l.spent = l.inEpoch
+	l.spent, l.carried = l.inEpoch, 0
+	if l.stated && !l.othersSeen {
+		l.carried = l.left
+	}
 	l.fresh, l.stated, l.kept, l.partial, l.left, l.part, l.inEpoch = fresh, false, false, false, 0, 0, sent
 	l.earliest, l.opens, l.closed, l.begun = time.Time{}, time.Time{}, time.Time{}, time.Time{}
 }

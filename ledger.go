@@ -23,10 +23,13 @@ type ledger struct {
 	said     time.Time // when the origin last said what remains …
 	saidOf   int64     // … and of which request: sent, when it was
 	fresh    bool      // the epoch began after a stop: the quota is presumed whole
+	carried  int64     // units that were left when the epoch began
 	inEpoch  int64     // units sent in this epoch …
 	spent    int64     // … and in the one before
 	sent     int64     // units ever sent …
-	answered int64     // … and ever answered, or never to be answered
+	answered int64     // … and ever answered, or never to be answered …
+	heard    int64     // … of those the units whose answers said what is left …
+	unheard  int64     // … and the others, when the first answer of this epoch said so
 
 	earliest time.Time     // the reset is not before this …
 	opens    time.Time     // … and taken to be at this instant; zero: not said
@@ -138,7 +141,7 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 	case p.Window == 0:
 		return p.Quota - l.inEpoch
 	}
-	room := p.Quota - l.own.used(now, p.Window)
+	room := max(p.Quota-l.own.used(now, p.Window), l.carried-l.inEpoch)
 	if l.fresh && !l.piecemeal {
 		room = max(room, p.Quota-l.inEpoch)
 	}
@@ -260,8 +263,8 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	}
 	l.measureTrip(now, start, p, &s)
 	if l.stale(start, c, s) {
-		if s.remaining == 0 && s.reset >= 0 && !l.stated {
-			l.close(now, s.reset, atMost) // late, but the last word so far
+		if !l.stated {
+			l.hearLate(now, c, p, &s, atMost)
 		}
 		return false
 	}
@@ -274,13 +277,14 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	if s.refused && !tooSoon && l.fresh && !l.stated && c.epoch == l.epoch && l.inEpoch < p.Quota*9/10 {
 		l.piecemeal = true
 	}
+	l.heard += c.n
 	r, least := l.bounds(c, p, &s)
 	l.learnElastic(start, p, c, &s, r, least)
 	l.learnShape(now, start, c, p, r, s.refused)
 	l.learnCounter(now, c, p, &s, r)
 	l.hearLeft(now, c, p, r, least, s.refused)
 	if !l.stated {
-		l.begun = now
+		l.begun, l.unheard = now, l.answered-l.heard
 		if !tooSoon {
 			l.learnBack(now, c, p, &s, r)
 		}
@@ -296,6 +300,19 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 		return capped
 	}
 	return l.hearNothingLeft(now, p, &s, atMost) || capped
+}
+
+// hearLate takes in the answer to c, of an epoch that is over, where it is the last word so
+// far: nothing starts before the instant it names where nothing was left, and what was
+// left then still is.
+func (l *ledger) hearLate(now time.Time, c *charge, p *Policy, s *statement, atMost time.Duration) {
+	switch {
+	case s.remaining == 0 && s.reset >= 0:
+		l.close(now, s.reset, atMost)
+	case s.remaining > 0 && !l.othersSeen:
+		_, least := l.bounds(c, p, s)
+		l.carried = max(l.carried, l.inEpoch+least)
+	}
 }
 
 // measureTrip takes in how long an answer took, and by how much requests may go
@@ -337,6 +354,9 @@ func (l *ledger) hearLeft(now time.Time, c *charge, p *Policy, r, least int64, r
 			break
 		}
 		l.left, l.most = min(max(l.left, least), r), max(min(l.most, r), least)
+		if l.own.inFlight == 0 && l.answered-l.heard == l.unheard { // every request has been heard of: the last one counted said least
+			l.left = l.most
+		}
 	case l.fresh || p.Quota == 0:
 		l.left, l.most = min(least, r), r
 	default:

@@ -101,7 +101,7 @@ func (s *slot) infer(reset, grain time.Duration) {
 	if whole := reset.Truncate(time.Second); whole > least {
 		window = whole
 	}
-	s.terms.Window, l.inferred = window, window-least
+	s.terms.Window, l.inferred = window, window-max(least, min(window, time.Second))
 }
 
 // inferFrom infers the window of a policy that states none from a reset that is

@@ -152,6 +152,29 @@ func countedByClock(quota, length int64) func(now time.Time, h http.Header) bool
 	}
 }
 
+// A bucket so small that its resets are all rounded up to the same second, and more is left
+// than a window of a second could have. throttled announces one so.
+func TestBucketsThatAreFullWithinASecondAreUsedUp(t *testing.T) {
+	fare(t, 20*time.Second, 175, 0, func() func(now time.Time, h http.Header) bool { // of 205
+		const quota, unit = 6, 100 * time.Millisecond
+		var full time.Time
+		return func(now time.Time, h http.Header) bool {
+			if now.After(full) {
+				full = now
+			}
+			next := full.Add(unit)
+			ok := next.Sub(now) <= quota*unit
+			if ok {
+				full = next
+			} else {
+				h.Set("Retry-After", strconv.Itoa(int(math.Ceil((next.Sub(now) - quota*unit).Seconds()))))
+			}
+			usualFields(h, quota, int((quota*unit-full.Sub(now))/unit), int64(math.Ceil(full.Sub(now).Seconds())))
+			return ok
+		}
+	})
+}
+
 // A burst out of a bucket whose answers overtake each other is no window that has
 // turned, though the instants that they name differ by a second.
 func TestBucketsWhoseAnswersOvertakeEachOtherAreUsedUp(t *testing.T) {
