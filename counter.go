@@ -48,3 +48,21 @@ func (l *ledger) learnCounter(now time.Time, c *charge, p *Policy, s *statement,
 		}
 	}
 }
+
+// inLumps reports whether what comes back comes many units at a time, so that none that
+// has not been said to be left can be counted on: twice there was nothing left where there
+// should have been, and all had to stop until a reset.
+func (l *ledger) inLumps() bool {
+	return l.stuck > 1 && l.shape == shapeRefill && l.stated && !l.othersSeen
+}
+
+// nextLump returns when more should have come back: for the last unit, where the origin
+// may count in whole seconds of its clock, a second after more was seen to be left.
+func (l *ledger) nextLump(p *Policy, n int64) time.Time {
+	soon := l.said.Add(p.Window / 20)
+	if l.left > n {
+		return soon
+	}
+	gap := max(p.Window/10, min(max(l.grain, l.rounded), p.Window/4))
+	return soonest(l.said.Add(gap), latest(soon, l.gained.Add(gap)))
+}

@@ -8,6 +8,9 @@ import "time"
 func (l *ledger) hearNothingLeft(now time.Time, p *Policy, s *statement, atMost time.Duration) (capped bool) {
 	if l.shape == shapeRefill && s.reset > max(p.Window/4, 2*s.resolution) {
 		l.fillsUp = true // it is not when there is one more
+		if l.stated && !l.othersSeen {
+			l.stuck++
+		}
 	}
 	again := !l.dry.IsZero()
 	if !again || !s.refused { // until it was accepted something was left

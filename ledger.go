@@ -74,6 +74,8 @@ type ledger struct {
 	fits      int       // answers in a row that speak for a sliding window …
 	slides    time.Time // … and since when it is taken for one
 	gains     int       // answers that speak for a steady refill
+	gained    time.Time // when the last answer came that said that more is left
+	stuck     int       // how often all had to stop though some should have come back
 
 	ordered    int       // answers in a row that came in the order of their requests
 	part       float64   // of a unit that is left beside those in left, where they come back steadily
@@ -154,6 +156,9 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Time, bool) {
 	room := l.room(now, p)
 	pressed = pressed || l.spent >= p.Quota-1 && l.sparing(p) // those whose answers are on the way will be back
+	if pressed && l.left <= n+1 && l.inLumps() && !now.Before(l.closed) {
+		return latest(now, l.nextLump(p, n)), l.own.inFlight == 0
+	}
 	if room >= n && (!pressed || room > n) {
 		return now, true
 	}
@@ -251,7 +256,7 @@ func (l *ledger) settle(now, start time.Time, c *charge, p *Policy) {
 // anew forgets what was said of another quota, so that the next word counts
 // by itself.
 func (l *ledger) anew() {
-	l.stated, l.left, l.part = false, 0, 0
+	l.stated, l.left, l.part, l.stuck = false, 0, 0, 0
 	l.others, l.appetite, l.othersSeen, l.foreign = 0, 0, false, 0
 }
 

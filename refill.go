@@ -121,6 +121,9 @@ func (l *ledger) learnOrder(c *charge) {
 // allows.
 func (l *ledger) hearRefill(now time.Time, p *Policy, c *charge, r, least int64) {
 	l.measureRefill(now, p, r)
+	if least > l.most {
+		l.gained = now
+	}
 	l.most = max(r-(l.sent-c.sent), least)
 	left := min(max(l.refilled(now, p), float64(least)), float64(l.most))
 	whole := math.Floor(left)
