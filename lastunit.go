@@ -24,7 +24,7 @@ func (l *ledger) lastUnit(now time.Time, p *Policy) time.Time {
 	switch {
 	case l.sparing(p):
 		return latest(l.until(), now)
-	case l.shape == shapeSliding && (l.down > 0 || l.ahead > 0 || l.atNewest || l.rounded > 2*l.quickest): // it always costs
+	case l.shape == shapeSliding && (l.down > 0 || l.ahead > 0 || l.atNewest || l.rounded > 2*l.quickest || p.Quota > shareable && l.uneven()): // it always costs
 		return latest(reset, now)
 	}
 	if due := l.due(p); due.Before(l.until()) {
@@ -55,11 +55,15 @@ func (l *ledger) sparing(p *Policy) bool {
 		return false
 	}
 	lost := l.usual
-	if l.usual-l.quickest > l.grain/50 { // the answer comes at no time that could be chosen
+	if l.uneven() {
 		lost += l.grain / 2
 	}
 	return l.ahead > 0 || times(p.Quota, lost) > p.Window
 }
+
+// uneven reports whether answers take now long, now short, so that none comes at a
+// time that could be chosen.
+func (l *ledger) uneven() bool { return l.usual-l.quickest > l.grain/50 }
 
 // due returns when the window may turn, where that can be much sooner than at the
 // instant named, because that was rounded up: a window that began with its first
