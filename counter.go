@@ -16,17 +16,16 @@ type counter struct {
 }
 
 // learnCounter takes in what the answer to c says is left.
-func (l *ledger) learnCounter(now time.Time, c *charge, p *Policy, s *statement, r int64) {
+func (l *ledger) learnCounter(now, start time.Time, c *charge, p *Policy, s *statement, r int64) {
 	k, w := &l.counter, p.Window
 	if l.shape == shapeRefill || l.elastic || s.reset < 0 || s.refused || w <= 0 || p.Quota <= 0 {
 		return
 	}
 	silent := max(l.answered-c.n-k.said, 0)
 	k.said = l.answered
-	named := now.Add(s.reset)
-	if gap := named.Sub(k.end); gap > w/2 {
+	if gap := start.Add(s.reset).Sub(k.end); gap > w/2 { // another window, however late the answer is
 		mark := l.answered - c.n
-		if *k = (counter{end: named, said: k.said, mark: mark, before: mark - k.mark}); gap-w > w/2 || silent > p.Quota/20 {
+		if *k = (counter{end: now.Add(s.reset), said: k.said, mark: mark, before: mark - k.mark}); gap-w > w/2 || silent > p.Quota/20 {
 			k.before = 0
 		}
 	}

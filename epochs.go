@@ -33,7 +33,7 @@ func (l *ledger) turn(now time.Time, p *Policy) (probe bool) {
 		return probe
 	}
 	kept := l.stated && l.left == 1 && l.untried(p)
-	stopped := kept || l.stated && l.left <= 0 || !l.closed.IsZero()
+	stopped := kept || l.stated && (l.left <= 0 || l.left == 1 && l.inferred > 0) || !l.closed.IsZero()
 	l.compare(p)
 	l.last = until
 	l.begin(stopped, 0)
@@ -63,7 +63,7 @@ func (l *ledger) awaits(c *charge) bool {
 // each begins later than the one before and its length say, by a round trip at
 // least. By the clock they only seem to, by less than what resets are rounded to.
 func (l *ledger) compare(p *Policy) {
-	if l.opens.IsZero() || l.inferred > 0 || p.Window <= 0 {
+	if l.opens.IsZero() || p.Window <= 0 {
 		return
 	}
 	if gap := l.opens.Sub(l.previous); l.anchor.IsZero() || gap > 3*p.Window/2 || gap < p.Window/2 {

@@ -286,7 +286,7 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	r, least := l.bounds(c, p, &s)
 	l.learnElastic(start, p, c, &s, r, least)
 	l.learnShape(now, start, c, p, r, s.refused)
-	l.learnCounter(now, c, p, &s, r)
+	l.learnCounter(now, start, c, p, &s, r)
 	l.hearLeft(now, c, p, r, least, s.refused)
 	if !l.stated {
 		l.begun, l.unheard = now, l.answered-l.heard
