@@ -138,6 +138,12 @@ func (p *partition) roomSaid(now time.Time) (any bool) {
 	return any
 }
 
+// late reports whether a refusal only tells of a block that is over: its request went
+// before the one that was accepted after it.
+func (l *learner) late(pm *Permit) bool {
+	return l.blocks > 0 && !l.blocked && pm.start.Before(l.since)
+}
+
 // learnRefused takes in a refusal that may tell of a limit; fresh: it is an
 // event of its own; hint: for how long it asks to wait; whole: and is a 503.
 func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint time.Duration, whole bool) {

@@ -25,7 +25,11 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 	fresh := b.event(now, pm.start) && !pm.doubted
 	hint := hintOf(a, o.limits.IgnoreHeaders)
 	limit := l == nil && !p.explains(pm, a) && p.suspects(now, pm, status)
-	if limit {
+	switch {
+	case !limit:
+	case p.learner.late(pm):
+		fresh = false
+	default:
 		p.learnRefused(now, pm, fresh, hint, whole)
 	}
 	switch {
