@@ -398,14 +398,3 @@ func TestCapInFlightIsFoundThoughItsRefusalsNameAWait(t *testing.T) {
 		t.Errorf("%d accepted of %d, %d refused", tally.Accepted, possible, tally.Refused)
 	}
 }
-
-// It shows at the second request already.
-func TestRateWithoutABurstIsFoundSoon(t *testing.T) {
-	tally, _ := load{heedtest.Config{
-		Algorithm: heedtest.LeakyBucket, Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}},
-		Dialect: heedtest.Silent, Latency: heedtest.RoundTrip(time.Millisecond),
-	}, 16, 4, nil}.play(t)
-	if tally.Accepted < 70 || tally.Refused > 12 {
-		t.Errorf("%d accepted of 200 in 20 s, %d refused", tally.Accepted, tally.Refused)
-	}
-}

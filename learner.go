@@ -205,6 +205,7 @@ func (p *partition) learnReopened(now, start time.Time) {
 		return
 	}
 	l.blocks++
+	sent := start
 	shut := l.refused // the last that is known of the block
 	if l.probes == 0 && l.named.After(shut) && !l.named.After(start) {
 		start, shut = l.named, l.named // it would have been accepted then
@@ -230,6 +231,7 @@ func (p *partition) learnReopened(now, start time.Time) {
 	if l.refused.Sub(hit) > 3*perUnit(r.low) { // one by one, some would have come meanwhile
 		r.bunches = true
 	}
+	r.opened = mark{sent, r.total}
 	l.begin(start)
 	probes := float64(l.probes)
 	if r.low < backOff*r.tooFast { // an attempt at a little more will not be so far beyond
@@ -237,7 +239,9 @@ func (p *partition) learnReopened(now, start time.Time) {
 	}
 	r.reopened(start.Sub(hit), 1+probes+r.low*l.crowd.trip())
 	p.setLearnedRate(now).bucket.AllowN(now, 1) // the one that has just been accepted
-	p.emit(Event{Kind: EventLearned, Time: now, Policy: learnedPolicy, Quota: max(int64(r.low), 1), Window: perUnit(r.low) * time.Duration(max(int64(r.low), 1)),
+
+	told := max(r.low, r.pace()) // while it is searched for, what is tried
+	p.emit(Event{Kind: EventLearned, Time: now, Policy: learnedPolicy, Quota: max(int64(told), 1), Window: perUnit(told) * time.Duration(max(int64(told), 1)),
 		Unit: UnitRequests, Learned: true, Remaining: -1})
 }
 
@@ -258,13 +262,23 @@ func (p *partition) unlearn() {
 
 // pauseFor is how long to wait after a refusal at a learned rate: until the
 // next unit, or where a burst of them may come at a time, a small part of it;
-// twice as long for every further refusal in a row. 0: no rate is learned.
-func (l *learner) pauseFor(inARow int) time.Duration {
+// twice as long for every further refusal in a row, but not past the end of a window
+// that began with the first of as many requests as fill one. 0: no rate is learned.
+func (l *learner) pauseFor(now time.Time, inARow int) time.Duration {
 	if l.rate.low == 0 {
 		return 0
 	}
-	units := max(float64(l.rate.cycle)/16, 1)
-	return min(nanoseconds(math.Ldexp(float64(perUnit(l.rate.low/units)), max(inARow-1, 0))), defaultMaxBackoff)
+	r := &l.rate
+	wait := max(perUnit(r.pace()), perUnit(16*r.low/float64(r.cycle)))
+	wait = min(nanoseconds(math.Ldexp(float64(wait), max(inARow-1, 0))), defaultMaxBackoff)
+	first, known := r.ago(r.cycle)
+	if !known {
+		first = r.opened.at
+	}
+	if left := first.Add(r.window + l.trip()).Sub(now); r.window > 0 && left > 0 {
+		wait = min(wait, left)
+	}
+	return wait
 }
 
 // setLearnedRate has the learned slot let requests through at the pace.

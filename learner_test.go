@@ -58,24 +58,29 @@ func TestCapInFlightShowsRightAfterTheRefusal(t *testing.T) {
 // A refusal of a request that went before the origin opened again is part of what
 // is over.
 func TestLateRefusalIsNoNewOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRegistry(t, heed.Config{})
-		meet(t, r, example)
-		early, late := acquire(t, r, request(example)), acquire(t, r, request(example))
-		early.Observe(answer(429))
-		early.Release()
-		pm := acquire(t, r, request(example)) // after the pause
-		pm.Observe(answer(200))
-		pm.Release()
-		before := learned(r.Snapshot()[0])
-		late.Observe(answer(429))
-		late.Release()
-		after := learned(r.Snapshot()[0])
-		if len(before) != 1 || len(after) != 1 || after[0].Window != before[0].Window {
-			t.Fatalf("learned %+v, and after a late refusal %+v", before, after)
-		}
-		if d := r.Check(request(example)); d.Cause == heed.CausePause || d.Wait > 2*after[0].Window {
-			t.Errorf("after a late refusal the next one is held: %+v", d)
-		}
-	})
+	for _, idle := range []time.Duration{0, time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRegistry(t, heed.Config{})
+			meet(t, r, example)
+			early, late := acquire(t, r, request(example)), acquire(t, r, request(example))
+			early.Observe(answer(429))
+			early.Release()
+			for range 2 { // the first one after the pause
+				pm := acquire(t, r, request(example))
+				pm.Observe(answer(200))
+				pm.Release()
+				time.Sleep(idle)
+			}
+			before := learned(r.Snapshot()[0])
+			late.Observe(answer(429))
+			late.Release()
+			after := learned(r.Snapshot()[0])
+			if len(before) != 1 || len(after) != 1 || after[0].Window != before[0].Window {
+				t.Fatalf("learned %+v, and after a late refusal %+v", before, after)
+			}
+			if d := r.Check(request(example)); d.Cause == heed.CausePause || d.Wait > 2*after[0].Window {
+				t.Errorf("after a late refusal the next one is held: %+v", d)
+			}
+		})
+	}
 }

@@ -24,15 +24,19 @@ import (
 // on what an attempt at more costs; then the pace rises until the next refusal, and
 // the rate is taken to be what the pace was one cycle before, unless the time of the
 // reopening tells it exactly, as it does for a window. A first measure that may be far
-// too low, because it was heed that chose how long to wait, is left at once.
+// too low, because it was heed that chose how long to wait, is left at once: see
+// search.go.
 type throughput struct {
 	low   float64 // requests per second; 0: none learned
 	climb float64 // doublings of the pace per cycle where low may be far too low; 0: it is not
+	doubt float64 // doublings from low to what is too fast, while the rate is searched for between them; 0: it is not
 
 	cycle    int64 // requests accepted in the cycle of the first measure: a burst, or a window
 	cost     int64 // accepted requests to spread the cost of an attempt at more over
 	pressed  int64 // accepted since the latest reopening while others were waiting
 	gathered int64 // what a bucket may have held at the latest reopening
+	full     int64 // what a bucket can hold at least, going by the first measure
+	opened   mark  // the latest reopening
 	bunches  bool  // units come many at a time, as in a window
 
 	window  time.Duration // how long it takes to let through a cycle's worth, if it has a window; 0: not known
@@ -56,6 +60,7 @@ const (
 	cautious    = 0.97 // the share of the rate that is used at first
 	backOff     = 0.8  // the share of a rate that is tried where it has proven unsafe
 	slowly      = 0.2  // doublings of the pace per cycle, where the rate is known
+	gently      = 0.4  // … where the first measure may be too low
 	shortest    = 30   // requests: a shorter cycle counts as so long there, lest the pace jumps
 	few         = 8    // requests: one more or less makes a difference where there are fewer
 	attemptCost = 150  // accepted requests over which a refusal is to be spread …
@@ -93,9 +98,14 @@ func (t *throughput) refused(start time.Time, usual, through float64) {
 	t.tooFast = tooFast
 	cycles := t.pressed >= t.cycle // one at least
 	switch {
+	case tooFast > t.low && t.doubt > 0:
+		t.narrow(least, usual)
 	case tooFast > t.low && cycles && (t.bunches || t.pressed >= 4*t.gathered):
 		before := t.pressed - t.cycle - int64(tooFast*usual) // those in flight came after the one refused
-		t.low = max(t.low, least, t.at(before))
+		if tooFast < 4*t.low {                               // else it rose too steeply for that
+			least = max(least, t.at(before))
+		}
+		t.low = max(t.low, least)
 		if t.climb > slowly || tooFast > 2*t.low { // it rose so steeply that this tells little
 			t.climb = max(t.climb/4, slowly)
 		} else {
@@ -119,7 +129,7 @@ func (t *throughput) refused(start time.Time, usual, through float64) {
 		t.low *= backOff
 	}
 	if tooFast <= t.low {
-		t.low, t.climb = tooFast, 0
+		t.low, t.climb, t.doubt = tooFast, 0, 0
 	}
 	t.pressed = 0
 }
@@ -130,9 +140,12 @@ func (t *throughput) rested() { t.zeros, t.marks, t.next = nil, nil, 0 }
 
 // ago is when the n-th last request that was accepted had been sent.
 func (t *throughput) ago(n int64) (at time.Time, known bool) {
+	if len(t.zeros) == 0 {
+		return at, false
+	}
 	n = t.total - n
 	before, after := mark{}, t.zeros[0]
-	for _, m := range t.marks {
+	for _, m := range append(t.marks[:len(t.marks):len(t.marks)], t.opened) {
 		if m.n <= n && m.n > before.n {
 			before = m
 		}
@@ -170,7 +183,7 @@ func (t *throughput) least(at time.Time) (rate float64) {
 // measured is the first measure: n requests in a time. The pace rises from there
 // on, by so many doublings in a cycle, where that may have been too long.
 func (t *throughput) measured(n int64, d time.Duration, climb float64) {
-	t.low, t.cycle, t.window, t.climb = rateOf(n, d), max(n, 2), d, climb
+	t.low, t.cycle, t.window, t.climb, t.doubt = rateOf(n, d), max(n, 2), d, climb, 0
 }
 
 // reopened says that the limit lets through again after it was closed for so
@@ -182,12 +195,15 @@ func (t *throughput) reopened(closed time.Duration, refusals float64) {
 	t.pressed = 0
 }
 
-// pace is how fast requests go now, in requests per second.
-func (t *throughput) pace() float64 { return t.at(t.pressed) }
+// pace is how fast requests go now, in requests per second: as after the first
+// one that is accepted, until that is.
+func (t *throughput) pace() float64 { return t.at(max(t.pressed, 1)) }
 
 // at is the pace when so many have been accepted under pressure.
 func (t *throughput) at(n int64) float64 {
 	switch {
+	case t.doubt > 0:
+		return t.searching(n)
 	case t.climb > 0:
 		return t.low * cautious * math.Exp2(min(t.climb*float64(n)/float64(t.cycle), 30))
 	case n < t.cost:
@@ -201,7 +217,7 @@ func (t *throughput) at(n int64) float64 {
 // exceeded by far, for long; by much more where it may have been far too low.
 func (t *throughput) gone() bool {
 	if t.climb > 0 {
-		return t.pace() > 1024*t.low
+		return t.pace() > max(1024, 16*math.Exp2(t.doubt))*t.low
 	}
 	return t.pace() > 16*t.low
 }

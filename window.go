@@ -8,11 +8,11 @@ import "time"
 
 // measure takes what was accepted until the origin reopened for what a window
 // lets through. shut is when it was known to be closed still. Where it was heed that
-// chose when to ask again, the window may be far shorter, and the pace rises from
-// there on.
+// chose when to ask again, the window may be far shorter, and the rate is searched for
+// from there on.
 func (l *learner) measure(reopened, shut time.Time) {
 	r := &l.rate
-	longest, shortest, climb := reopened.Sub(l.since), shut.Sub(l.since), 0.0
+	longest, shortest, climb, doubt := reopened.Sub(l.since), shut.Sub(l.since), 0.0, 0.0
 	open, hint := r.zeros[0].at.Sub(l.since), l.named.Sub(l.began)
 	told := l.timed && l.probes == 0
 	switch {
@@ -20,6 +20,11 @@ func (l *learner) measure(reopened, shut time.Time) {
 		shortest = longest - time.Second - l.trip()
 	case longest > shortest*5/4:
 		climb = steep(l.accepted)
+		// With more than one at a time on their way, an attempt would cost more than one refusal.
+		most := min(rateOf(l.accepted, shortest), 1/max(l.crowd.trip(), nearBy.Seconds()))
+		if d := doublings(rateOf(l.accepted, longest), most); d >= settled && !l.timed {
+			climb, doubt = gently, d
+		}
 	}
 	window := roundTime(longest)
 	switch {
@@ -35,6 +40,8 @@ func (l *learner) measure(reopened, shut time.Time) {
 		climb = max(steep(l.accepted), 1) // that was its own pace, and not the limit's
 	}
 	r.measured(l.accepted, window, climb)
+	r.doubt = doubt
+	r.full = l.accepted - int64(r.low*open.Seconds())
 }
 
 // remeasure looks for the window again, in the light of another block: when the
@@ -69,12 +76,19 @@ func (l *learner) remeasure(reopened time.Time) {
 		if r.window = roundTime(longest); r.window <= shortest {
 			r.window = 0
 		}
+		if r.doubt > 0 && closed > 3*perUnit(r.low) && l.accepted <= r.cycle*5/4 { // as many at a time as before
+			window := r.window
+			if window == 0 {
+				window = longest
+			}
+			r.low, r.doubt, r.climb = max(r.low, rateOf(r.cycle, window)), 0, 0
+		}
 		return
 	}
 	if low < r.low || low < r.tooFast {
 		r.low = low
 	}
-	r.climb = 0
+	r.climb, r.doubt = 0, 0
 }
 
 // trip is how long requests take.

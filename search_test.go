@@ -1,0 +1,36 @@
+package heed_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/heedhttp/heed/heedtest"
+)
+
+// Limits of which the first measure says little, because heed waited for much longer
+// than it would have had to.
+func TestRateIsSearchedForWhereTheWaitWasOurOwn(t *testing.T) {
+	for name, c := range map[string]struct {
+		algorithm heedtest.Algorithm
+		policy    heedtest.Policy
+		least     int64 // accepted in 20 s
+		most      int64 // refused
+	}{
+		"10/s, no burst":   {heedtest.LeakyBucket, heedtest.Policy{Quota: 10, Window: time.Second}, 102, 11},
+		"100/s, no burst":  {heedtest.LeakyBucket, heedtest.Policy{Quota: 100, Window: time.Second}, 1200, 20},
+		"100/s, burst 100": {heedtest.TokenBucket, heedtest.Policy{Quota: 100, Window: time.Second, Burst: 100}, 1300, 20},
+		"10 per 1 s":       {heedtest.FixedWindow, heedtest.Policy{Quota: 10, Window: time.Second}, 130, 12},
+		// The others were measured right, and pay with a few refusals for its being in doubt.
+		"10/s, burst 50":  {heedtest.TokenBucket, heedtest.Policy{Quota: 10, Window: time.Second, Burst: 50}, 225, 9},
+		"50 per 5 s":      {heedtest.FixedWindow, heedtest.Policy{Quota: 50, Window: 5 * time.Second}, 172, 14},
+		"50 by the clock": {heedtest.FixedWindowByClock, heedtest.Policy{Quota: 50, Window: 5 * time.Second}, 176, 14},
+		"50 in any 5 s":   {heedtest.SlidingWindow, heedtest.Policy{Quota: 50, Window: 5 * time.Second}, 172, 14},
+	} {
+		windows := int(20 * time.Second / c.policy.Window)
+		tally, _ := load{heedtest.Config{Algorithm: c.algorithm, Policies: []heedtest.Policy{c.policy}, Dialect: heedtest.Silent, Latency: heedtest.RoundTrip(time.Millisecond)}, 16, windows, nil}.play(t)
+		t.Logf("%s: %d accepted, %d refused", name, tally.Accepted, tally.Refused)
+		if tally.Accepted < c.least || tally.Refused > c.most {
+			t.Errorf("%s: %d accepted, want at least %d; %d refused, want at most %d", name, tally.Accepted, c.least, tally.Refused, c.most)
+		}
+	}
+}
