@@ -52,7 +52,7 @@ func (l *ledger) learnCounter(now, start time.Time, c *charge, p *Policy, s *sta
 // has not been said to be left can be counted on: twice there was nothing left where there
 // should have been, and all had to stop until a reset.
 func (l *ledger) inLumps() bool {
-	return l.stuck > 1 && l.shape == shapeRefill && l.stated && !l.othersSeen
+	return l.stuck > 1 && l.shape == shapeRefill && l.stated && l.told() && !l.othersSeen
 }
 
 // nextLump returns when more should have come back: for the last unit, where the origin
