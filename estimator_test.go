@@ -398,6 +398,24 @@ func TestPolicyAnnouncedOnlyNearItsEndHoldsOn(t *testing.T) {
 	}
 }
 
+// When units went that were sent before a policy was known nobody knows, so that it tells
+// nothing of how the quota comes back when they do.
+func TestSlidingWindowThatIsAnnouncedLateIsNotTakenForABucket(t *testing.T) {
+	const runs, windows, quota = 8, 20, 100
+	var refused int64
+	for seed := range runs {
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.SlidingWindow, Policies: []heedtest.Policy{{Quota: quota, Window: 10 * time.Second}}, Below: 0.2,
+			Phase: time.Duration(seed) * time.Second, Latency: heedtest.RoundTrip(500 * time.Millisecond),
+		}, 16, windows, nil}.play(t)
+		refused += tally.Refused
+	}
+	t.Logf("%d refused", refused)
+	if refused > runs*3 {
+		t.Errorf("%d refused of %d, want at most %d", refused, runs*windows*quota, runs*3)
+	}
+}
+
 // That bodies cost more or less than was reckoned with is no sign of others, nor
 // of a quota that comes back by itself. Bodies that nobody reads, as here, were
 // sent all the same.

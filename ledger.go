@@ -73,6 +73,7 @@ type ledger struct {
 	partial   bool      // nor was most of it back when the first answer of this epoch came
 	fits      int       // answers in a row that speak for a sliding window …
 	slides    time.Time // … and since when it is taken for one
+	adopted   time.Time // until then units may come back sooner than is known, for nobody knows when they went
 	gains     int       // answers that speak for a steady refill
 	gained    time.Time // when the last answer came that said that more is left
 	stuck     int       // how often all had to stop though some should have come back
@@ -243,6 +244,7 @@ func (l *ledger) adopt(now time.Time, accepted, remaining int64, p *Policy) {
 	l.own.take(n)
 	l.own.done(now, now, n, p.Quota, p.Window)
 	l.inEpoch += n
+	l.adopted = now.Add(p.Window)
 }
 
 // settle closes a request's account without news: its answer said nothing

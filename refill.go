@@ -48,7 +48,7 @@ func (l *ledger) learnFill(p *Policy, s *statement) {
 // said before, though no reset has passed. So it is in a sliding window too, but
 // that has what this process has not used of it within a window.
 func (l *ledger) learnRefill(now time.Time, p *Policy, r, least int64) {
-	if least <= l.most || p.Window <= 0 || p.Quota <= 0 || l.flows() {
+	if least <= l.most || p.Window <= 0 || p.Quota <= 0 || l.flows() || now.Before(l.adopted) {
 		return
 	}
 	enough := p.Quota / 2
