@@ -40,7 +40,7 @@ type ledger struct {
 	anchor   time.Time     // … and that of an epoch some …
 	turns    time.Duration // … resets before
 	byUse    bool          // a window begins with the first request in it
-	inferred time.Duration // by how much the window may be too long, where it is one inferred from resets
+	inferred time.Duration // by how much the window may be too long, where it is one inferred from resets; 0: it was stated
 	grain    time.Duration // what resets are rounded to …
 	rounded  time.Duration // … and instants
 	begun    time.Time     // when the first answer of this epoch came

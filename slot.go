@@ -101,7 +101,7 @@ func (s *slot) infer(reset, grain time.Duration) {
 	if whole := reset.Truncate(time.Second); whole > least {
 		window = whole
 	}
-	s.terms.Window, l.inferred = window, window-max(least, min(window, time.Second))
+	s.terms.Window, l.inferred = window, max(window-max(least, time.Second), 1)
 }
 
 // inferFrom infers the window of a policy that states none from a reset that is
