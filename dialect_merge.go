@@ -92,7 +92,9 @@ func (r *dialectReader) addToIETF(p *Policy, l *ServiceLimit) bool {
 		if have.Window == 0 {
 			have.Window = p.Window
 		}
-		if left := r.ietfLimit(have.Name); left != nil {
+		left := r.ietfLimit(have.Name)
+		r.name(have, left, p.Name)
+		if left != nil {
 			lack(left, l)
 		} else if (l.Remaining >= 0 || l.Reset >= 0) && len(r.a.Limits) < maxPolicies {
 			l.Policy, l.Unit = have.Name, have.Unit
@@ -114,6 +116,19 @@ func (r *dialectReader) addToIETF(p *Policy, l *ServiceLimit) bool {
 		return true
 	}
 	return false
+}
+
+// name gives a policy of the early IETF drafts, which have no names, and the limit that
+// goes with it, left, the name by which a dialect states the same quota. Kong states the
+// tightest of several so, now one and now another.
+func (r *dialectReader) name(have *Policy, left *ServiceLimit, name string) {
+	if have.Name != "" || r.hasPolicy(name) {
+		return
+	}
+	have.Name = name
+	if left != nil {
+		left.Policy = name
+	}
 }
 
 func (r *dialectReader) ietfLimit(policy string) *ServiceLimit {

@@ -57,7 +57,7 @@ type Announcement struct {
 // server sent: at most 64 policies and 64 service limits, whose names, units
 // and partition keys have at most 1 KiB each. Policies of the early drafts have
 // no names and are given one, "100;w=60" for 100 in 60 seconds; where even the
-// window is missing it is "".
+// window is missing it is "", unless a dialect names the same quota.
 //
 // The body is looked at only where it is a refusal's problem document, or where
 // the dialect of the origin tells a refusal by it, and then at no more than its

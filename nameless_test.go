@@ -149,3 +149,31 @@ func TestLimitOfAnotherRouteIsNotToldApart(t *testing.T) {
 		}
 	})
 }
+
+// The three fields of the early drafts state the tightest of several quotas, now one and
+// now another, which other fields state by their names. Kong announces them so.
+func TestTightestOfSeveralQuotasIsNotTakenForAnother(t *testing.T) {
+	fare(t, 130*time.Second, 860, 0, func() func(now time.Time, h http.Header) bool { // of 900
+		byClock := []*window{{quota: 10, length: time.Second}, {quota: 400, length: time.Minute}}
+		names := []string{"Second", "Minute"}
+		return func(now time.Time, h http.Header) bool {
+			ok, tightest := true, byClock[0]
+			for i, w := range byClock {
+				if !now.Before(w.end) {
+					w.used, w.end = 0, now.Truncate(w.length).Add(w.length)
+				}
+				ok = w.take(now) && ok
+				left := max(w.quota-w.used, 0)
+				if left < max(tightest.quota-tightest.used, 0) {
+					tightest = w
+				}
+				h.Set("X-RateLimit-Limit-"+names[i], strconv.Itoa(w.quota))
+				h.Set("X-RateLimit-Remaining-"+names[i], strconv.Itoa(left))
+			}
+			h.Set("RateLimit-Limit", strconv.Itoa(tightest.quota))
+			h.Set("RateLimit-Remaining", strconv.Itoa(max(tightest.quota-tightest.used, 0)))
+			h.Set("RateLimit-Reset", strconv.FormatInt(tightest.end.Unix()-now.Unix(), 10))
+			return ok
+		}
+	})
+}
