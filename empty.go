@@ -6,11 +6,15 @@ import "time"
 // the answer says or, where it does not, as it is likely to last. It reports whether that
 // is longer than atMost.
 func (l *ledger) hearNothingLeft(now time.Time, p *Policy, s *statement, atMost time.Duration) (capped bool) {
-	if l.shape == shapeRefill && s.reset > max(p.Window/4, 2*s.resolution) {
+	switch {
+	case l.shape != shapeRefill:
+	case s.reset > max(p.Window/4, 2*s.resolution):
 		l.fillsUp = true // it is not when there is one more
 		if l.stated && !l.othersSeen {
 			l.stuck++
 		}
+	case s.reset < 0 && s.refused && l.stated: // what was counted on is not back yet
+		l.stuck = lumpy
 	}
 	again := !l.dry.IsZero()
 	if !again || !s.refused { // until it was accepted something was left
@@ -26,6 +30,8 @@ func (l *ledger) hearNothingLeft(now time.Time, p *Policy, s *statement, atMost 
 		wait += max(s.resolution, l.later(now, p, s)+p.Window/10)
 	case wait >= 0:
 		wait += l.later(now, p, s)
+	case l.shape == shapeRefill && s.refused:
+		wait = l.lumpGap(p)
 	case l.shape == shapeRefill:
 		wait = nanoseconds(1e9 / l.refill(now, p))
 	case p.Window > 0:

@@ -1,6 +1,7 @@
 package heed_test
 
 import (
+	"maps"
 	"math"
 	"net/http"
 	"strconv"
@@ -150,6 +151,30 @@ func countedByClock(quota, length int64) func(now time.Time, h http.Header) bool
 		}
 		usualFields(h, int(quota), max(int(quota)-int(rate), 0), begin.Add(time.Duration(turn+1)*window).Unix())
 		return ok
+	}
+}
+
+// What comes back comes by the second of a clock, many units at a time, and no reset is
+// named that would show it. Spring Cloud Gateway counts so.
+func TestBucketsThatAreFilledUpEverySecondAreUsedUp(t *testing.T) {
+	for _, lasts := range []time.Duration{20 * time.Second, 100 * time.Second} {
+		least := 50 + 10*int(lasts/time.Second)
+		fare(t, lasts, least-least/12, 1, func() func(now time.Time, h http.Header) bool {
+			left, at := int64(50), time.Now().Unix()
+			h, rate := http.Header{}, int64(10)
+			h.Set("X-RateLimit-Burst-Capacity", strconv.FormatInt(left, 10))
+			h.Set("X-RateLimit-Replenish-Rate", strconv.FormatInt(rate, 10))
+			return func(now time.Time, fields http.Header) bool {
+				maps.Copy(fields, h)
+				left, at = min(left+(now.Unix()-at)*rate, 50), now.Unix()
+				ok := left > 0
+				if ok {
+					left--
+				}
+				fields.Set("X-RateLimit-Remaining", strconv.FormatInt(left, 10))
+				return ok
+			}
+		})
 	}
 }
 
