@@ -13,7 +13,7 @@ func plain(prefix string, window time.Duration) QuotaFields {
 		Limit:      prefix + "Limit " + prefix + "Max " + prefix + "Total",
 		Remaining:  prefix + "Remaining",
 		Used:       prefix + "Used " + prefix + "Observed",
-		Reset:      prefix + "Reset " + prefix + "Resettime " + prefix + "Next",
+		Reset:      prefix + "Reset " + prefix + "Resettime " + prefix + "Next " + prefix + "Reset-Ms " + prefix + "Reset-After-Ms",
 		ResetAfter: prefix + "Reset-After",
 		RetryAfter: prefix + "Retry-After " + prefix + "Retryafter " + prefix + "Retry-After-Seconds " + prefix + "Retry-After-Milliseconds " + prefix + "After",
 		Interval: prefix + "Interval-Milliseconds " + prefix + "Interval " + prefix + "Interval-Seconds " +
