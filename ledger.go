@@ -78,7 +78,9 @@ type ledger struct {
 	gained    time.Time // when the last answer came that said that more is left
 	stuck     int       // how often all had to stop though some should have come back
 
-	ordered    int       // answers in a row that came in the order of their requests
+	ordered    int       // answers in a row that came in the order of their requests …
+	heardFrom  time.Time // … when the request of the latest of them went …
+	heardLeft  int64     // … and what it said is left
 	part       float64   // of a unit that is left beside those in left, where they come back steadily
 	regained   float64   // units a second that came back lately; 0: not measured
 	markedAt   time.Time // when that was last reckoned …
@@ -269,6 +271,9 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 		s.reset, capped = atMost, true
 	}
 	l.measureTrip(now, start, p, &s)
+	if s.remaining >= 0 {
+		l.learnOrder(now, start, c, p, s.remaining)
+	}
 	if l.stale(start, c, s) {
 		if !l.stated {
 			l.hearLate(now, c, p, &s, atMost)
@@ -342,7 +347,7 @@ func (l *ledger) bounds(c *charge, p *Policy, s *statement) (r, least int64) {
 		r = min(r, p.Quota) // an absurd count must not raise the rate
 	}
 	least = r - (l.sent - c.answered - c.n) - l.unread(c, p)
-	if l.learnOrder(c); l.shape == shapeRefill && l.ordered >= convinced {
+	if l.shape == shapeRefill && l.ordered >= convinced {
 		least = r - (l.sent - c.sent)
 	}
 	return r, least

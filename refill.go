@@ -107,13 +107,16 @@ func (l *ledger) refilled(at time.Time, p *Policy) float64 {
 }
 
 // learnOrder notices whether answers come in the order of their requests: then
-// the origin has had these in that order as well.
-func (l *ledger) learnOrder(c *charge) {
-	if l.answered == c.sent {
+// the origin has had these in that order as well, unless one says that more is left
+// than the one before it, and more than can have come back between them.
+func (l *ledger) learnOrder(now, start time.Time, c *charge, p *Policy, r int64) {
+	back := now.Sub(l.heardFrom).Seconds() * float64(p.Quota) / p.Window.Seconds()
+	if l.answered == c.sent && float64(r+c.n-l.heardLeft) <= back+1 {
 		l.ordered++
 	} else {
 		l.ordered = 0
 	}
+	l.heardFrom, l.heardLeft = start, r
 }
 
 // hearRefill moves what is taken to be left, with what has come back since the
