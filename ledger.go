@@ -332,7 +332,7 @@ func (l *ledger) hearLate(now time.Time, c *charge, p *Policy, s *statement, atM
 func (l *ledger) measureTrip(now, start time.Time, p *Policy, s *statement) {
 	trip := now.Sub(start)
 	l.usual += (trip - l.usual) / 32
-	l.quickest = min(trip, l.quickest+max(l.quickest/16, time.Millisecond))
+	l.quickest = min(trip, l.quickest+max(l.quickest/16, min(trip/16, time.Millisecond)))
 	if l.ahead = 0; !s.clock && !l.othersSeen && float64(p.Quota)*l.quickest.Seconds() > p.Window.Seconds() {
 		l.ahead = l.quickest // else it is no more than the time of a unit, and not worth it
 	}

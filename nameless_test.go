@@ -1,6 +1,7 @@
 package heed_test
 
 import (
+	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"sync"
@@ -16,11 +17,12 @@ type limiter struct {
 	mu                sync.Mutex
 	accepts           func(r *http.Request, now time.Time, h http.Header) bool
 	way               time.Duration // there and, as long, back; on top of a little
+	uneven            *rand.Rand    // nil: that is always as little
 	accepted, refused int
 }
 
 func (l *limiter) RoundTrip(r *http.Request) (*http.Response, error) {
-	time.Sleep(100*time.Microsecond + l.way)
+	time.Sleep(l.little() + l.way)
 	l.mu.Lock()
 	now := time.Now()
 	resp := answer(http.StatusOK, "Date", now.UTC().Format(http.TimeFormat))
@@ -31,9 +33,18 @@ func (l *limiter) RoundTrip(r *http.Request) (*http.Response, error) {
 		resp.StatusCode = http.StatusTooManyRequests
 	}
 	l.mu.Unlock()
-	time.Sleep(100*time.Microsecond + l.way)
+	time.Sleep(l.little() + l.way)
 	resp.Request = r
 	return resp, nil
+}
+
+func (l *limiter) little() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.uneven == nil {
+		return 100 * time.Microsecond
+	}
+	return 50*time.Microsecond + time.Duration(l.uneven.Int64N(int64(200*time.Microsecond)))
 }
 
 // ask has 16 goroutines ask for URLs, in turn, for a while.

@@ -3,6 +3,7 @@ package heed_test
 import (
 	"maps"
 	"math"
+	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"testing"
@@ -210,5 +211,52 @@ func TestBucketsWhoseAnswersOvertakeEachOtherAreUsedUp(t *testing.T) {
 	}, 64, 40, nil}.play(t)
 	if tally.Accepted < 1900 || tally.Refused > 0 {
 		t.Errorf("%d accepted of 2050, %d refused", tally.Accepted, tally.Refused)
+	}
+}
+
+// Units come back one by one, and the reset named is that of a window that begins anew with
+// the first request after it, in whole seconds, rounded up. Whoever uses the last unit a
+// moment too early, by as much as answers from near by differ, is held for a second
+// longer. NestJS counts so.
+func TestResetsOfWindowsBesideASlidingOneAreMetToTheMoment(t *testing.T) {
+	const phases, length = 20, 100 * time.Second
+	accepted := 0
+	for phase := range phases {
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(37*time.Millisecond + time.Duration(phase)*250*time.Millisecond)
+			a, b := windowBesideLog(15, time.Second, "-Short"), windowBesideLog(50, 5*time.Second, "-Long")
+			l := &limiter{uneven: rand.New(rand.NewPCG(uint64(phase), 1))}
+			l.accepts = func(_ *http.Request, now time.Time, h http.Header) bool { return a(now, h) && b(now, h) }
+			l.ask(t, length, "http://origin.test/")
+			if accepted += l.accepted; l.refused > 0 {
+				t.Errorf("phase %d: %d refused", phase, l.refused)
+			}
+		})
+	}
+	if mean := accepted / phases; mean < 935 {
+		t.Errorf("%d accepted on average, want 935 of 1000", mean)
+	}
+}
+
+// windowBesideLog counts as NestJS does.
+func windowBesideLog(quota int, length time.Duration, name string) func(now time.Time, h http.Header) bool {
+	var log []time.Time
+	var end time.Time
+	return func(now time.Time, h http.Header) bool {
+		for len(log) > 0 && now.Sub(log[0]) >= length {
+			log = log[1:]
+		}
+		if !now.Before(end) {
+			end = now.Add(length)
+		}
+		if len(log) >= quota {
+			h.Set("Retry-After"+name, strconv.Itoa(int(math.Ceil(log[0].Add(length).Sub(now).Seconds()))))
+			return false
+		}
+		log = append(log, now)
+		h.Set("X-RateLimit-Limit"+name, strconv.Itoa(quota))
+		h.Set("X-RateLimit-Remaining"+name, strconv.Itoa(quota-len(log)))
+		h.Set("X-RateLimit-Reset"+name, strconv.Itoa(int(math.Ceil(end.Sub(now).Seconds()))))
+		return true
 	}
 }
