@@ -34,7 +34,9 @@ func (l *ledger) lastUnit(now time.Time, p *Policy) time.Time {
 		return latest(l.until(), now)
 	}
 	ahead := reset.Sub(now) - l.quickest
-	if l.grain <= 0 || reset.Sub(now) <= 0 || p.Window > 0 && p.Quota*int64(l.grain) < int64(p.Window) {
+	quota := p.Quota
+	orDefault(&quota, l.inEpoch) // nobody says how many there were
+	if l.grain <= 0 || reset.Sub(now) <= 0 || p.Window > 0 && quota*int64(l.grain) < int64(p.Window) {
 		return now
 	}
 	late := l.grain - ahead%l.grain // since the latest such instant

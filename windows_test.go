@@ -155,6 +155,20 @@ func countedByClock(quota, length int64) func(now time.Time, h http.Header) bool
 	}
 }
 
+// Nobody says how large the quota is: only how many are left, and until when, rounded up. The
+// last unit still goes when rounding costs nothing.
+func TestQuotaWhoseSizeNobodySaysIsUsedUp(t *testing.T) {
+	fare(t, 100*time.Second, 915, 0, func() func(now time.Time, h http.Header) bool { // of 1000
+		w := &window{quota: 50, length: 5 * time.Second}
+		return func(now time.Time, h http.Header) bool {
+			ok := w.take(now)
+			h.Set("X-RateLimit-Remaining", strconv.Itoa(max(w.quota-w.used, 0)))
+			h.Set("X-RateLimit-Reset", strconv.Itoa(int(math.Ceil(w.end.Sub(now).Seconds()))))
+			return ok
+		}
+	})
+}
+
 // What comes back comes by the second of a clock, many units at a time, and no reset is
 // named that would show it. Spring Cloud Gateway counts so.
 func TestBucketsThatAreFilledUpEverySecondAreUsedUp(t *testing.T) {
