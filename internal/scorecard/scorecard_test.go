@@ -14,19 +14,19 @@ type floor struct{ perMille, share float64 }
 // notYet are the rows that are known not to be met in every scenario, and what
 // they are held to instead, which is no substitute. TestScoreCard says so where one
 // of them is met, and does not fail: at the edge the order in which goroutines run
-// can decide.
+// can decide. The floors are a hundredth of the share below the least seen in dozens of runs.
 var notYet = map[string]floor{
-	"announced": {0.1, 0.988},
-	"rounded":   {0.9, 0.985},
-	"epoch":     {0.1, 0.99},
-	"policies":  {0.3, 0.985},
-	"sparse":    {6, 0.97},
-	"refusals":  {4, 0.945},
-	"silent":    {15, 0.875},
-	"foreign":   {3, 0.96},
-	"four":      {13, 0.96},
-	"change":    {0.3, 0.975},
-	"cold":      {0.5, 0.982},
+	"announced": {0.3, 0.983},
+	"rounded":   {0.6, 0.98},
+	"epoch":     {0.3, 0.99},
+	"policies":  {0.3, 0.982},
+	"sparse":    {6, 0.963},
+	"refusals":  {4.5, 0.948},
+	"silent":    {16, 0.875},
+	"foreign":   {3, 0.957},
+	"four":      {13, 0.953},
+	"change":    {0.5, 0.968},
+	"cold":      {0.4, 0.984},
 	"outage":    {50, 0.95},
 }
 
