@@ -16,8 +16,8 @@ func (l *ledger) until() time.Time {
 
 // turn begins a new epoch where the present one is over. It reports whether
 // requests that go now need to be confirmed by answers first: after a stop,
-// at the first resets, or where the quota is unknown.
-func (l *ledger) turn(now time.Time, p *Policy) (probe bool) {
+// at the first resets, or where the quota is unknown. n is what the first of them takes.
+func (l *ledger) turn(now time.Time, n int64, p *Policy) (probe bool) {
 	until := l.until()
 	if until.IsZero() && l.stated && !l.flows() && p.Window > 0 && now.Sub(l.said) >= p.Window {
 		l.begin(false, 0) // no reset was named, but what was said then is over
@@ -32,8 +32,8 @@ func (l *ledger) turn(now time.Time, p *Policy) (probe bool) {
 		l.earliest, l.opens, l.closed = time.Time{}, time.Time{}, time.Time{}
 		return probe
 	}
-	kept := l.stated && l.left == 1 && l.untried(p)
-	stopped := kept || l.stated && (l.left <= 0 || l.left == 1 && l.inferred > 0) || !l.closed.IsZero()
+	kept := l.stated && l.left == n && l.untried(p)
+	stopped := kept || l.stated && (l.left < n || l.left == n && l.inferred > 0) || !l.closed.IsZero()
 	l.compare(p)
 	l.last = until
 	l.begin(stopped, 0)

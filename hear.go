@@ -159,6 +159,9 @@ func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement, fir
 		if s == nil {
 			continue
 		}
+		if a.Refused && pm.lacks(s, &lim) {
+			lim.Remaining = 0
+		}
 		s.heard()
 		s.habit.said(now)
 		s.habit.left(lim.Remaining, a.Refused, made)

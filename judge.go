@@ -88,14 +88,14 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 			}
 			continue
 		}
-		if s.turn(now) {
+		n := p.cost(s, a)
+		if s.turn(now, max(n, 1)) {
 			p.openBucket(now, s.bucketName)
 			p.news = true
 		}
 		if p.shared.judges(s) {
 			continue
 		}
-		n := p.cost(s, a)
 		if s.policy.Unit == UnitContentBytes {
 			n = max(n, min(a.cost(UnitContentBytes, 1), 1)) // how many nobody knows is not none
 		}

@@ -1,9 +1,13 @@
 package heed_test
 
 import (
+	"net/http"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/heedhttp/heed"
 	"github.com/heedhttp/heed/heedtest"
 )
 
@@ -25,6 +29,43 @@ func TestResetsRoundedDownCostNoRefusal(t *testing.T) {
 						algorithm, dialect, phase, tally.Accepted, windows*quota, tally.Refused, most)
 				}
 			}
+		}
+	}
+}
+
+// What is too little for the next request is waited for like what is used up, and tells as
+// much of how resets are rounded.
+func TestRequestsOfManyUnitsUseUpQuotasWhoseResetsAreRoundedDown(t *testing.T) {
+	const windows, quota = 20, 100
+	for cost, most := range map[int64]int64{10: 0, 7: 1} { // 2 units are left over of 100, which no request can have
+		for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.FixedWindowByClock, heedtest.SlidingWindow} {
+			synctest.Test(t, func(t *testing.T) {
+				o := heedtest.NewOrigin(heedtest.Config{
+					Algorithm: algorithm, Rounding: heedtest.RoundDown, Policies: []heedtest.Policy{{Quota: quota, Window: 10 * time.Second}},
+					Cost: func(*http.Request) int64 { return cost }, Latency: heedtest.RoundTrip(5 * time.Millisecond),
+				})
+				tr := quiet(t, o, heed.Limits{})
+				end := time.Now().Add(windows * 10 * time.Second)
+				var wg sync.WaitGroup
+				for range 16 {
+					wg.Go(func() {
+						for time.Now().Before(end) {
+							resp, err := tr.Client().Do(get(heed.WithCost(t.Context(), heed.UnitRequests, cost), site))
+							if err != nil {
+								return // the registry was closed
+							}
+							resp.Body.Close()
+						}
+					})
+				}
+				time.Sleep(time.Until(end))
+				tally := o.Tally()
+				tr.Registry.Close()
+				wg.Wait()
+				if least := windows * (quota / cost) * 90 / 100; tally.Accepted < least || tally.Refused > most {
+					t.Errorf("%s, %d units each: %d accepted, want at least %d; %d refused, want at most %d", algorithm, cost, tally.Accepted, least, tally.Refused, most)
+				}
+			})
 		}
 	}
 }

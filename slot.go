@@ -366,12 +366,12 @@ func (l *ledger) correct(now, start time.Time, c *charge, n int64, p *Policy) {
 }
 
 // turn begins a new window where the present one is over; it reports whether
-// requests need to be confirmed by answers from then on.
-func (s *slot) turn(now time.Time) (probe bool) {
+// requests need to be confirmed by answers from then on, the first of which takes n units.
+func (s *slot) turn(now time.Time, n int64) (probe bool) {
 	if s.source != SourceAnnounced {
 		return false
 	}
-	return s.ledger.turn(now, &s.terms)
+	return s.ledger.turn(now, n, &s.terms)
 }
 
 // remaining returns how many units may be sent now; -1: unknown.
