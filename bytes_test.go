@@ -3,6 +3,7 @@ package heed_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"net/http"
@@ -93,6 +94,42 @@ func TestBytesNobodyCountsAreSpentAsReserved(t *testing.T) {
 		pm.Release()
 		if left := r.Snapshot()[0].Partitions[0].Policies[0].Remaining; left != 600 {
 			t.Errorf("%d bytes left, want 600", left)
+		}
+	})
+}
+
+// What is said to be left before a body has ended may not have counted it.
+func TestBytesCountedWhenTheBodyEndsCostNoRefusal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const quota, size = 1000, 100
+		left, refused, end := 0, 0, time.Now()
+		tr := quiet(t, respond(func(*http.Request) *http.Response {
+			if !time.Now().Before(end) {
+				left, end = quota, time.Now().Add(10*time.Second)
+			}
+			status := 200
+			if left <= 0 {
+				status = 429
+				refused++
+			}
+			resp := reply(status, strings.Repeat("x", size), `RateLimit-Policy: "b";q=1000;w=10;qu="content-bytes"`,
+				fmt.Sprintf(`RateLimit: "b";r=%d;t=%d`, left, (time.Until(end)+time.Second-1)/time.Second))
+			if status == 200 {
+				left -= size
+			}
+			resp.ContentLength = -1
+			return resp
+		}), heed.Limits{})
+		for range 60 {
+			resp, err := tr.RoundTrip(get(heed.WithCost(t.Context(), heed.UnitContentBytes, size), example))
+			if err != nil {
+				t.Fatal(err)
+			}
+			io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+		}
+		if refused > 1 { // the first request goes before there is a policy to charge it to
+			t.Errorf("%d refused", refused)
 		}
 	})
 }

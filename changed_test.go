@@ -57,6 +57,32 @@ func change(t *testing.T, before, after http.RoundTripper, window time.Duration,
 	return n
 }
 
+// What was left of a window is left in the next one only of the same quota.
+func TestQuotaThatIsCutLeavesNothingOfTheOldOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{Default: heed.Limits{Smoothing: heed.Smoothing{Off: true}}})
+		ask := func(fields ...string) bool {
+			pm, err := r.Acquire(heed.NoWait(t.Context()), request(example))
+			if err != nil {
+				return false
+			}
+			pm.Observe(answer(200, fields...))
+			pm.Release()
+			return true
+		}
+		ask("RateLimit-Policy", `"p";q=100;w=10`, "RateLimit", `"p";r=90;t=5`)
+		time.Sleep(11 * time.Second)
+		ask("RateLimit-Policy", `"p";q=10;w=10`)
+		went := 1
+		for ask() {
+			went++
+		}
+		if went > 10 {
+			t.Errorf("%d went of a quota of 10", went)
+		}
+	})
+}
+
 // What was found out about how an origin counts does not hold for ever.
 func TestOriginThatCountsOtherwiseIsUsedUpAgain(t *testing.T) {
 	policy := heedtest.Policy{Quota: 50, Window: 5 * time.Second}

@@ -36,7 +36,7 @@ func (l *ledger) lastUnit(now time.Time, p *Policy) time.Time {
 	ahead := reset.Sub(now) - l.quickest
 	quota := p.Quota
 	orDefault(&quota, l.inEpoch) // nobody says how many there were
-	if l.grain <= 0 || reset.Sub(now) <= 0 || p.Window > 0 && quota*int64(l.grain) < int64(p.Window) {
+	if l.grain <= 0 || reset.Sub(now) <= 0 || times(quota, l.grain) < p.Window {
 		return now
 	}
 	late := l.grain - ahead%l.grain // since the latest such instant

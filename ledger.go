@@ -260,7 +260,7 @@ func (l *ledger) settle(now, start time.Time, c *charge, p *Policy) {
 // anew forgets what was said of another quota, so that the next word counts
 // by itself.
 func (l *ledger) anew() {
-	l.stated, l.left, l.part, l.stuck = false, 0, 0, 0
+	l.stated, l.left, l.carried, l.part, l.stuck = false, 0, 0, 0, 0
 	l.others, l.appetite, l.othersSeen, l.foreign = 0, 0, false, 0
 }
 
@@ -366,8 +366,8 @@ func (l *ledger) hearLeft(now time.Time, c *charge, p *Policy, r, least int64, r
 			break
 		}
 		l.left, l.most = min(max(l.left, least), r), max(min(l.most, r), least)
-		if l.own.inFlight == 0 && l.answered-l.heard == l.unheard { // every request has been heard of: the last one counted said least
-			l.left = l.most
+		if l.own.inFlight == 0 && l.answered-l.heard == l.unheard && l.unread(c, p) == 0 {
+			l.left = l.most // every request has been heard of: the last one counted said least
 		}
 	case l.fresh || p.Quota == 0:
 		l.left, l.most = min(least, r), r

@@ -36,7 +36,7 @@ func (l *ledger) learnRounding(now, start time.Time, c *charge, p *Policy, s *st
 		l.roundsDown()
 	case early && !l.longer && l.inferred > 0:
 		l.longer = true
-	case first && !s.refused && !early && start.Sub(l.last) < s.resolution/8:
+	case first && !s.refused && !early && s.reset >= 0 && start.Sub(l.last) < s.resolution/8:
 		l.onTime++
 		return false
 	default:

@@ -354,6 +354,8 @@ func (l *ledger) correct(now, start time.Time, c *charge, n int64, p *Policy) {
 		l.left -= more
 		l.most -= more
 		l.inEpoch += more
+	} else {
+		l.carried -= max(more, 0) // it may count in either
 	}
 	l.sent += more
 	l.answered += more
