@@ -25,6 +25,7 @@ func (t *throughput) searching(n int64) float64 {
 // narrow takes in a refusal at the pace tooFast while the rate is in doubt. The limit lets
 // through least at least, and usual is how many seconds a request takes.
 func (t *throughput) narrow(least, usual float64) {
+	began := t.at(1)
 	if t.doubt < 1 && t.pressed >= t.cycle || t.pressed >= 4*t.cycle { // it rose slowly: that had been kept up
 		least = max(least, t.at(t.pressed-t.cycle-int64(t.tooFast*usual)))
 	}
@@ -35,9 +36,20 @@ func (t *throughput) narrow(least, usual float64) {
 			most = min(most, rateOf(n+1, t.zeros[0].at.Sub(t.zeros[1].at)))
 		}
 	}
+	if came := t.came(); t.burst >= shortest && began >= came { // slower, and some would have been lost while the bucket was full
+		most = min(most, came)
+	}
 	if t.doubt = min(t.doubt/2, doublings(t.low, most)); t.doubt < settled {
 		t.doubt, t.climb = 0, 0
 	}
+}
+
+// came is at what rate a bucket was refilled between the latest reopening, when it held
+// what it can or what had come until then, and the latest refusal, when it was empty.
+func (t *throughput) came() float64 {
+	z := t.zeros[0]
+	held := min(float64(t.burst), t.low*t.closed.Seconds())
+	return rateOf(z.n-t.opened.n-int64(held), z.at.Sub(t.opened.at))
 }
 
 // doublings is how many there are from one rate to another; 0: it is no higher.

@@ -31,13 +31,14 @@ type throughput struct {
 	climb float64 // doublings of the pace per cycle where low may be far too low; 0: it is not
 	doubt float64 // doublings from low to what is too fast, while the rate is searched for between them; 0: it is not
 
-	cycle    int64 // requests accepted in the cycle of the first measure: a burst, or a window
-	cost     int64 // accepted requests to spread the cost of an attempt at more over
-	pressed  int64 // accepted since the latest reopening while others were waiting
-	gathered int64 // what a bucket may have held at the latest reopening
-	full     int64 // what a bucket can hold at least, going by the first measure
-	opened   mark  // the latest reopening
-	bunches  bool  // units come many at a time, as in a window
+	cycle    int64         // requests accepted in the cycle of the first measure: a burst, or a window
+	cost     int64         // accepted requests to spread the cost of an attempt at more over
+	pressed  int64         // accepted since the latest reopening while others were waiting
+	gathered int64         // what a bucket may have held at the latest reopening
+	full     int64         // what a bucket can hold at least, going by the first measure
+	opened   mark          // the latest reopening …
+	closed   time.Duration // … and for how long it had been closed
+	bunches  bool          // units come many at a time, as in a window
 
 	window  time.Duration // how long it takes to let through a cycle's worth, if it has a window; 0: not known
 	sure    bool          // and the latest reopening was in keeping with it
@@ -190,6 +191,7 @@ func (t *throughput) measured(n int64, d time.Duration, climb float64) {
 // long, and how many refusals the next attempt at more may cost.
 func (t *throughput) reopened(closed time.Duration, refusals float64) {
 	missed := t.low * closed.Seconds()
+	t.closed = closed
 	t.cost = int64(max(attemptCost*refusals, waitCost*missed))
 	t.gathered = min(t.burst, int64(missed))
 	t.pressed = 0
