@@ -89,7 +89,11 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 			continue
 		}
 		n := p.cost(s, a)
-		if s.turn(now, max(n, 1)) {
+		next := max(n, 1)
+		if s.policy.Unit == UnitContentBytes { // an estimate
+			next = 1
+		}
+		if s.turn(now, next) {
 			p.openBucket(now, s.bucketName)
 			p.news = true
 		}
