@@ -45,11 +45,15 @@ func (t *throughput) narrow(least, usual float64) {
 }
 
 // came is at what rate a bucket was refilled between the latest reopening, when it held
-// what it can or what had come until then, and the latest refusal, when it was empty.
+// what it can or what had come until then, and the latest refusal, when it was empty;
+// +Inf where it was not: a window is not.
 func (t *throughput) came() float64 {
 	z := t.zeros[0]
-	held := min(float64(t.burst), t.low*t.closed.Seconds())
-	return rateOf(z.n-t.opened.n-int64(held), z.at.Sub(t.opened.at))
+	n := z.n - t.opened.n - int64(min(float64(t.burst), t.low*t.closed.Seconds()))
+	if n < few/2 {
+		return math.Inf(1)
+	}
+	return rateOf(n, z.at.Sub(t.opened.at))
 }
 
 // doublings is how many there are from one rate to another; 0: it is no higher.

@@ -34,3 +34,15 @@ func TestRateIsSearchedForWhereTheWaitWasOurOwn(t *testing.T) {
 		}
 	}
 }
+
+// A window longer than heed's own first wait is no bucket that is hardly refilled.
+func TestHiddenWindowLongerThanTheFirstWaitIsUsedUp(t *testing.T) {
+	const windows, quota = 20, 100
+	tally, _ := load{heedtest.Config{
+		Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: quota, Window: 10 * time.Second}}, Latency: heedtest.RoundTrip(50 * time.Millisecond),
+	}, 16, windows, nil}.play(t)
+	t.Logf("%d accepted of %d, %d refused", tally.Accepted, windows*quota, tally.Refused)
+	if tally.Accepted < windows*quota*8/10 {
+		t.Errorf("%d accepted of %d", tally.Accepted, windows*quota)
+	}
+}
