@@ -5,8 +5,9 @@ import "time"
 // until returns the instant at which what is known of this epoch runs out;
 // zero where nothing says when. The reset was named by an answer that was on its
 // way back, and the request that goes next will be on its way there: both
-// together take no less than the quickest round trip. Where an answer said that
-// nothing is left, its own word counts.
+// together take no less than the quickest round trip. An instant on the origin's clock
+// is read by answers that were on their way, too. Where an answer said that nothing is
+// left, its own word counts.
 func (l *ledger) until() time.Time {
 	if l.opens.IsZero() {
 		return l.closed

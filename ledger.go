@@ -333,7 +333,7 @@ func (l *ledger) measureTrip(now, start time.Time, p *Policy, s *statement) {
 	trip := now.Sub(start)
 	l.usual += (trip - l.usual) / 32
 	l.quickest = min(trip, l.quickest+max(l.quickest/16, min(trip/16, time.Millisecond)))
-	if l.ahead = 0; !s.clock && !l.othersSeen && float64(p.Quota)*l.quickest.Seconds() > p.Window.Seconds() {
+	if l.ahead = 0; !l.othersSeen && float64(p.Quota)*l.quickest.Seconds() > p.Window.Seconds() {
 		l.ahead = l.quickest // else it is no more than the time of a unit, and not worth it
 	}
 }

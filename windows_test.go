@@ -274,3 +274,19 @@ func windowBesideLog(quota int, length time.Duration, name string) func(now time
 		return true
 	}
 }
+
+// An exact instant on the origin's clock is known here as late by the time an answer takes to
+// come back, and met by as much sooner as a request takes to get there.
+func TestWindowsThatEndAtAnInstantAreUsedUpOverLongRoundTrips(t *testing.T) {
+	const windows, quota = 20, 100
+	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.FixedWindowByClock, heedtest.SlidingWindow} {
+		tally, _ := load{heedtest.Config{
+			Algorithm: algorithm, Dialect: heedtest.XRateLimitEpochMillis, ClockSkew: 7300 * time.Millisecond,
+			Policies: []heedtest.Policy{{Quota: quota, Window: 10 * time.Second}}, Latency: heedtest.RoundTrip(500 * time.Millisecond),
+		}, 64, windows, nil}.play(t)
+		t.Logf("%s: %d accepted of %d, %d refused", algorithm, tally.Accepted, windows*quota, tally.Refused)
+		if tally.Accepted < windows*quota*97/100 || tally.Refused > 0 {
+			t.Errorf("%s: %d accepted of %d, %d refused", algorithm, tally.Accepted, windows*quota, tally.Refused)
+		}
+	}
+}
