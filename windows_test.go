@@ -290,3 +290,23 @@ func TestWindowsThatEndAtAnInstantAreUsedUpOverLongRoundTrips(t *testing.T) {
 		}
 	}
 }
+
+// Windows turn by the clock, and how long they are is said, but never when they end: that shows
+// only where far more is left all at once.
+func TestWindowsByTheClockWhoseEndIsNotNamedAreUsedUp(t *testing.T) {
+	const windows = 20
+	for _, policy := range []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}, {Quota: 1000, Window: time.Minute}} {
+		for _, latency := range []time.Duration{time.Millisecond, 50 * time.Millisecond, 500 * time.Millisecond} {
+			for phase := range time.Duration(4) {
+				tally, _ := load{heedtest.Config{
+					Algorithm: heedtest.FixedWindowByClock, Rounding: heedtest.RoundZero, Policies: []heedtest.Policy{policy},
+					Phase: phase * policy.Window / 4, Latency: heedtest.RoundTrip(latency),
+				}, 64, windows, nil}.play(t)
+				t.Logf("%d per %v, %v, phase %d: %d accepted, %d refused", policy.Quota, policy.Window, latency, phase, tally.Accepted, tally.Refused)
+				if tally.Accepted < windows*policy.Quota*97/100 || tally.Refused > 0 {
+					t.Errorf("%d per %v, %v: %d accepted of %d, %d refused", policy.Quota, policy.Window, latency, tally.Accepted, windows*policy.Quota, tally.Refused)
+				}
+			}
+		}
+	}
+}
