@@ -66,6 +66,7 @@ type ledger struct {
 	fillsUp   bool  // resets are when a bucket is full
 	newest    newest
 	counter   counter
+	lumps     lumps
 	atNewest  bool      // resets are when the newest unit comes back …
 	returns   bool      // … and units were seen to come back before that
 	elastic   bool      // every request puts the reset off
@@ -75,8 +76,6 @@ type ledger struct {
 	slides    time.Time // … and since when it is taken for one
 	adopted   time.Time // until then units may come back sooner than is known, for nobody knows when they went
 	gains     int       // answers that speak for a steady refill
-	gained    time.Time // when the last answer came that said that more is left
-	stuck     int       // how often all had to stop though some should have come back
 
 	ordered    int       // answers in a row that came in the order of their requests …
 	heardFrom  time.Time // … when the request of the latest of them went …
@@ -260,7 +259,7 @@ func (l *ledger) settle(now, start time.Time, c *charge, p *Policy) {
 // anew forgets what was said of another quota, so that the next word counts
 // by itself.
 func (l *ledger) anew() {
-	l.stated, l.left, l.carried, l.part, l.stuck = false, 0, 0, 0, 0
+	l.stated, l.left, l.carried, l.part, l.lumps = false, 0, 0, 0, lumps{}
 	l.others, l.appetite, l.othersSeen, l.foreign = 0, 0, false, 0
 }
 
