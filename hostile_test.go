@@ -2,6 +2,7 @@ package heed_test
 
 import (
 	"context"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -83,4 +84,35 @@ func TestAcceptedRequestsContradictAQuotaOfZero(t *testing.T) {
 			t.Errorf("%v after a refusal the next request went", d)
 		}
 	})
+}
+
+// An origin that refuses by chance has no limit to be learned, however slow requests
+// become.
+func TestRefusalsByChanceHoldNobodyBeyondTheCap(t *testing.T) {
+	const most = 30 * time.Second
+	for _, random := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRegistry(t, heed.Config{Default: heed.Limits{MaxRetryAfter: most, MaxBackoff: most}})
+			meet(t, r, example)
+			rnd := rand.New(rand.NewPCG(1, 2))
+			for i := range 600 {
+				asked := time.Now()
+				pm := acquire(t, r, request(example))
+				if wait := time.Since(asked); wait > most+most/10 {
+					t.Fatalf("request %d waited %v", i, wait)
+				}
+				time.Sleep(50 * time.Millisecond)
+				refused := i%3 == 2
+				if random {
+					refused = rnd.IntN(3) == 0
+				}
+				if refused {
+					pm.Observe(answer(429))
+				} else {
+					pm.Observe(answer(200))
+				}
+				pm.Release()
+			}
+		})
+	}
 }

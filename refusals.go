@@ -38,7 +38,7 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 	case p.inFlightLearned() != nil:
 		// It goes again when another one ends.
 	case limit && p.learner.rate.low > 0:
-		if wait := p.learner.pauseFor(now, b.n); fresh && p.pause.extend(now.Add(wait)) {
+		if wait := p.learner.pauseFor(now, b.n, o.limits.MaxBackoff); fresh && p.pause.extend(now.Add(wait)) {
 			p.opening.restart(now)
 			p.paused(now, Event{Cause: CausePolicy, Policy: learnedPolicy, Wait: wait, InARow: b.n})
 		}
