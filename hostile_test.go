@@ -116,3 +116,74 @@ func TestRefusalsByChanceHoldNobodyBeyondTheCap(t *testing.T) {
 		})
 	}
 }
+
+// A request that is never answered holds what it took for as long as it may count, and not
+// until it ends, which may be never.
+func TestRequestThatHangsStopsNobodyForGood(t *testing.T) {
+	for name, c := range map[string]struct {
+		fields   []string
+		cost     int64
+		policies []heed.Policy
+	}{
+		"one in a second":     {[]string{"RateLimit-Policy", `"c";q=1;w=1`}, 1, nil},
+		"all of a quota":      {[]string{"RateLimit-Policy", `"c";q=10;w=1`}, 10, nil},
+		"one left, no window": {[]string{"X-RateLimit-Limit", "5", "X-RateLimit-Remaining", "1"}, 1, nil},
+		"one left, no quota":  {[]string{"X-RateLimit-Remaining", "1"}, 1, nil},
+		"one left until then": {[]string{"RateLimit-Policy", `"c";q=1;w=10`, "RateLimit", `"c";r=1;t=5`}, 1, nil},
+		"bytes":               {[]string{"RateLimit-Policy", `"c";q=1;w=1;qu="content-bytes"`}, 1, nil},
+		"the user's own":      {nil, 1, []heed.Policy{{Quota: 1, Window: time.Second}}},
+		"all of the user's":   {nil, 5, []heed.Policy{{Quota: 5, Window: time.Second}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRegistry(t, heed.Config{Default: heed.Limits{Policies: c.policies, MaxRetryAfter: time.Minute}})
+				ask := func() *heed.Permit {
+					asked := time.Now()
+					ctx, cancel := context.WithTimeout(heed.WithCost(t.Context(), heed.UnitRequests, c.cost), time.Hour)
+					defer cancel()
+					pm, err := r.Acquire(ctx, request(example))
+					if wait := time.Since(asked); err != nil || wait > 2*time.Minute {
+						t.Fatalf("waited %v: %v", wait, err)
+					}
+					return pm
+				}
+				for i := range 20 {
+					pm := ask()
+					if i == 5 {
+						defer pm.Release()
+						continue // it hangs
+					}
+					time.Sleep(50 * time.Millisecond)
+					pm.Observe(answer(200, c.fields...))
+					pm.Release()
+				}
+			})
+		})
+	}
+}
+
+// Nor for good where a limit on requests in flight has only been inferred.
+func TestRequestThatHangsUnderALearnedCapIsNotWaitedForForever(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{Default: heed.Limits{MaxRetryAfter: time.Minute}})
+		meet(t, r, example)
+		end := func(pm *heed.Permit, status int) {
+			time.Sleep(50 * time.Millisecond)
+			pm.Observe(answer(status))
+			pm.Release()
+		}
+		first, second := acquire(t, r, request(example)), acquire(t, r, request(example))
+		end(second, 429)
+		end(first, 200)
+		end(acquire(t, r, request(example)), 200)
+		defer acquire(t, r, request(example)).Release() // it hangs
+		if state := r.Snapshot()[0]; len(learned(state)) != 1 || learned(state)[0].Unit != heed.UnitConcurrentRequests || learned(state)[0].Quota != 1 {
+			t.Fatalf("learned %+v, want one in flight", learned(state))
+		}
+		asked := time.Now()
+		end(acquire(t, r, request(example)), 200)
+		if wait := time.Since(asked); wait < time.Minute || wait > 2*time.Minute {
+			t.Errorf("waited %v", wait)
+		}
+	})
+}

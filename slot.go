@@ -47,6 +47,7 @@ type slot struct {
 	demand demand        // how fast requests for it come
 
 	inFlight  int64     // units of requests whose bodies are not over yet
+	taken     time.Time // when the latest request went that took any
 	habit     habit     // of announcing it
 	estimate  int64     // content-bytes: what a request is taken to cost …
 	mean      float64   // … and what one costs in the long run
@@ -237,6 +238,23 @@ func (s *slot) probe(at time.Time, most time.Duration) (time.Time, bool) {
 	return at, true
 }
 
+// counting returns for how long the origin may count a request: one that is still unanswered
+// after that holds nothing any more. ages: there is no telling, and nobody waits for so long.
+// false: as long as the request lasts.
+func (s *slot) counting() (window time.Duration, ends bool) {
+	switch {
+	case s.source == SourceLearned: // for as long as it lasts, if that is the limit
+		return ages, true
+	case s.policy.Unit == UnitConcurrentRequests:
+		return 0, false
+	case s.source == SourceConfigured: // from its arrival there, whenever that was
+		return ages, true
+	}
+	window = s.terms.Window
+	orDefault(&window, windowless)
+	return window, true
+}
+
 func (s *slot) freeConfigured(now time.Time, n int64) (time.Time, bool) {
 	p := &s.terms
 	var cycles int64
@@ -256,6 +274,9 @@ func (s *slot) freeConfigured(now time.Time, n int64) (time.Time, bool) {
 func (s *slot) take(now time.Time, n int64) charge {
 	c := charge{n: n}
 	s.inFlight += n
+	if n > 0 {
+		s.taken = now
+	}
 	switch {
 	case s.policy.Unit == UnitConcurrentRequests:
 	case s.bucket != nil:
