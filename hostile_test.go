@@ -187,3 +187,25 @@ func TestRequestThatHangsUnderALearnedCapIsNotWaitedForForever(t *testing.T) {
 		}
 	})
 }
+
+// Nor where the server has asked for fewer requests at once.
+func TestRequestThatHangsStopsNobodyForGoodWhereLessAtOnceWasAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{})
+		meet(t, r, example)
+		defer acquire(t, r, request(example)).Release() // it hangs
+		pm := acquire(t, r, request(example))
+		pm.Observe(answer(200))
+		pm.Learn(heed.Announcement{Reduced: true})
+		pm.Release()
+		for range 3 {
+			asked := time.Now()
+			pm := acquire(t, r, request(example))
+			if wait := time.Since(asked); wait > 2*time.Minute {
+				t.Fatalf("waited %v", wait)
+			}
+			pm.Observe(answer(200))
+			pm.Release()
+		}
+	})
+}

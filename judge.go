@@ -74,7 +74,10 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 		v.hold(p.lastStart.Add(gap), CauseConcurrency, "")
 	}
 	if !p.cap.free(p.unanswered) {
-		v.await(now, CauseConcurrency, "")
+		if at := p.lastStart.Add(max(p.patience(), windowless)); now.Before(at) { // one that hangs stops nobody
+			v.await(now, CauseConcurrency, "")
+			v.again = at
+		}
 	}
 	for i, s := range p.slots {
 		if !s.holds(a.lane) {
