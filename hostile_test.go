@@ -162,6 +162,19 @@ func TestRequestThatHangsStopsNobodyForGood(t *testing.T) {
 	}
 }
 
+// What the user has set is kept to, however short the waits are that a server can ask for.
+func TestRequestThatHangsCountsForAWindowOfTheUsers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{Default: heed.Limits{Policies: []heed.Policy{{Quota: 1, Window: time.Minute}}, MaxRetryAfter: time.Second}})
+		defer acquire(t, r, request(example)).Release() // it hangs
+		began := time.Now()
+		acquire(t, r, request(example)).Release()
+		if wait := time.Since(began); wait <= time.Minute || wait > 2*time.Minute {
+			t.Errorf("waited %v", wait)
+		}
+	})
+}
+
 // Nor for good where a limit on requests in flight has only been inferred.
 func TestRequestThatHangsUnderALearnedCapIsNotWaitedForForever(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -154,8 +154,8 @@ func (p *partition) dare(now time.Time, s *slot, at time.Time, known bool, v *ve
 			p.cut(now, s)
 		}
 		at, known = end, alone
-	} else if window, ends := s.counting(); !known && ends {
-		if next = latest(next, s.taken.Add(min(window, most))); at.After(next) {
+	} else if counted, ends := s.counting(most); !known && ends {
+		if next = latest(next, s.taken.Add(counted)); at.After(next) {
 			at = next
 		}
 	} else {

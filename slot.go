@@ -238,21 +238,21 @@ func (s *slot) probe(at time.Time, most time.Duration) (time.Time, bool) {
 	return at, true
 }
 
-// counting returns for how long the origin may count a request: one that is still unanswered
-// after that holds nothing any more. ages: there is no telling, and nobody waits for so long.
-// false: as long as the request lasts.
-func (s *slot) counting() (window time.Duration, ends bool) {
+// counting returns for how long the origin may count a request that is not answered, as far
+// as it is waited for; most is the longest wait for anything an origin says. false: as long as
+// the request lasts.
+func (s *slot) counting(most time.Duration) (time.Duration, bool) {
+	window := s.terms.Window
 	switch {
 	case s.source == SourceLearned: // for as long as it lasts, if that is the limit
-		return ages, true
+		return most, true
 	case s.policy.Unit == UnitConcurrentRequests:
 		return 0, false
 	case s.source == SourceConfigured: // from its arrival there, whenever that was
-		return ages, true
+		return min(window, ages) + min(most, ages), true
 	}
-	window = s.terms.Window
 	orDefault(&window, windowless)
-	return window, true
+	return min(window, most), true
 }
 
 func (s *slot) freeConfigured(now time.Time, n int64) (time.Time, bool) {
