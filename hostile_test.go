@@ -2,6 +2,7 @@ package heed_test
 
 import (
 	"context"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -221,4 +222,35 @@ func TestRequestThatHangsStopsNobodyForGoodWhereLessAtOnceWasAskedFor(t *testing
 			pm.Release()
 		}
 	})
+}
+
+// A dialect of the user's own, or a program that calls Learn, may say what no field can.
+func TestAnnouncementsThatNoFieldCanMakeStopNobody(t *testing.T) {
+	const most, least = math.MaxInt64, math.MinInt64
+	for name, a := range map[string]heed.Announcement{
+		"fewer than none at once": {Policies: []heed.Policy{{Name: "c", Quota: -5, Unit: heed.UnitConcurrentRequests}}},
+		"fewer than none":         {Policies: []heed.Policy{{Name: "c", Quota: -5, Window: time.Second}}},
+		"a window that is over":   {Policies: []heed.Policy{{Name: "c", Quota: 5, Window: -time.Second}}, Limits: []heed.ServiceLimit{{Policy: "c"}}},
+		"the least there is":      {Policies: []heed.Policy{{Name: "c", Quota: least, Window: least}}, Limits: []heed.ServiceLimit{{Policy: "c", Remaining: least, Reset: least, Resolution: least}}},
+		"the most there is":       {Policies: []heed.Policy{{Name: "c", Quota: most, Window: most}}, Limits: []heed.ServiceLimit{{Policy: "c", Remaining: most, Reset: most, Resolution: most}}, RetryAfter: most},
+		"none of the most":        {Policies: []heed.Policy{{Name: "c", Quota: most, Window: most, Unit: heed.UnitContentBytes}}, Limits: []heed.ServiceLimit{{Policy: "c", Reset: most}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRegistry(t, heed.Config{Default: heed.Limits{MaxRetryAfter: time.Minute}})
+				for i := range 5 {
+					began := time.Now()
+					ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+					pm, err := r.Acquire(ctx, request(example))
+					cancel()
+					if wait := time.Since(began); err != nil || wait > 2*time.Minute {
+						t.Fatalf("request %d waited %v: %v", i, wait, err)
+					}
+					pm.Learn(a)
+					pm.Observe(answer(200))
+					pm.Release()
+				}
+			})
+		})
+	}
 }
