@@ -357,3 +357,23 @@ func TestDeadlinesAreJudgedAgainWhenOthersPushIn(t *testing.T) {
 		}
 	})
 }
+
+// What the pace asks for shows only once nothing else holds a request.
+func TestDeadlineOutOfReachAfterAPauseIsToldWhenThePauseEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{Default: heed.Limits{
+			Policies: []heed.Policy{{Quota: 10, Window: 100 * time.Second}}, Smoothing: heed.Smoothing{Strict: true, Velocity: 1},
+		}})
+		acquire(t, r, request(example)).Release()
+		if err := r.Pause(example, time.Second); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+		defer cancel()
+		began := time.Now()
+		_, err := r.Acquire(ctx, request(example))
+		if le := limitErr(t, err); le.Reason != heed.ReasonDeadline || le.Cause != heed.CauseSmoother || time.Since(began) != time.Second {
+			t.Errorf("after %v: %v (%v)", time.Since(began), err, le.Cause)
+		}
+	})
+}

@@ -11,10 +11,10 @@ func (l *ledger) hearNothingLeft(now time.Time, p *Policy, s *statement, atMost 
 	case s.reset > max(p.Window/4, 2*s.resolution):
 		l.fillsUp = true // it is not when there is one more
 		if l.stated && !l.othersSeen {
-			l.stuck++
+			l.lumps.stuck++
 		}
 	case s.reset < 0 && s.refused && l.stated: // what was counted on is not back yet
-		l.stuck = lumpy
+		l.lumps.stuck = lumpy
 	}
 	again := !l.dry.IsZero()
 	if !again || !s.refused { // until it was accepted something was left

@@ -175,9 +175,6 @@ func (l *ledger) shorten(now time.Time, p *Policy, grain time.Duration) {
 	if l.down > 0 || most >= p.Window || most <= least || most < grain {
 		return
 	}
-	if whole := most.Truncate(time.Second); whole > least {
-		most = whole
-	}
 	p.Window, l.inferred = most, most-least
 }
 

@@ -18,7 +18,7 @@ func (p *partition) hear(now time.Time, pm *Permit, status int, a *Announcement)
 	}
 	told, l := false, (*lane)(nil)
 	if !o.limits.IgnoreHeaders {
-		told, l = p.hearPolicies(now, pm, a, first)
+		a, told, l = p.hearAnnounced(now, pm, a, first)
 	}
 	if first {
 		for i := range pm.charges {
@@ -116,11 +116,10 @@ func (p *partition) bounded(l *lane) bool {
 	})
 }
 
-// hearPolicies takes in the policies and service limits of an announcement;
-// it reports whether a remaining count was among them, and the lane of the
-// budgets it names. first: it is the answer to pm's request.
-func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement, first bool) (told bool, l *lane) {
-	var buckets []string
+// hearAnnounced takes in what an announcement says of limits. It returns the
+// announcement as it is understood, whether a remaining count was in it, and the lane
+// of the budgets it names. first: it is the answer to pm's request.
+func (p *partition) hearAnnounced(now time.Time, pm *Permit, a *Announcement, first bool) (_ *Announcement, told bool, l *lane) {
 	a = p.tellApart(now, pm, a)
 	if !a.Date.IsZero() {
 		p.origin.clock.hear(now, pm.start, a.Date)
@@ -131,6 +130,17 @@ func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement, fir
 	if first {
 		p.hearNames(now, pm, a)
 	}
+	buckets := p.hearPolicies(now, pm, a)
+	if a.Refused {
+		a = p.asNothing(now, pm, a)
+	}
+	told, more := p.hearLimits(now, pm, a, first)
+	return a, told, p.belongs(now, pm, a, append(buckets, more...), first)
+}
+
+// hearPolicies takes in the policies of an announcement, and returns the budgets they
+// are of.
+func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement) (buckets []string) {
 	for _, pol := range a.Policies {
 		if pol.Unit == "" {
 			pol.Unit = UnitRequests
@@ -142,6 +152,12 @@ func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement, fir
 		}
 		p.announced(now, pol, p.origin.ownBuckets(name, pm.path))
 	}
+	return buckets
+}
+
+// hearLimits takes in the service limits of an announcement. It reports whether a
+// remaining count was among them, and returns the budgets they are of.
+func (p *partition) hearLimits(now time.Time, pm *Permit, a *Announcement, first bool) (told bool, buckets []string) {
 	for _, lim := range a.Limits {
 		if first && a.contradicts(&lim) {
 			continue
@@ -159,9 +175,6 @@ func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement, fir
 		if s == nil {
 			continue
 		}
-		if a.Refused && pm.lacks(s, &lim) {
-			lim.Remaining = 0
-		}
 		s.heard()
 		s.habit.said(now)
 		s.habit.left(lim.Remaining, a.Refused, made)
@@ -171,7 +184,21 @@ func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement, fir
 		}
 		p.hearLimit(now, pm, s, lim, a, a.Dialect != "" && !strings.HasPrefix(a.Dialect, "ietf-"))
 	}
-	return told, p.belongs(now, pm, a, buckets, first)
+	return told, buckets
+}
+
+// asNothing returns a refusal as one that says that nothing is left where it says that
+// less is left than pm's request takes: too little is no better than nothing.
+func (p *partition) asNothing(now time.Time, pm *Permit, a *Announcement) *Announcement {
+	b := *a
+	b.Limits = slices.Clone(a.Limits)
+	for i := range b.Limits {
+		l := &b.Limits[i]
+		if s := p.limited(now, p.bucketOf(pm, a, l.Policy, l.PartitionKey), l); s != nil && l.Remaining > 0 && l.Remaining < pm.charge(s).n {
+			l.Remaining = 0
+		}
+	}
+	return &b
 }
 
 // contradicts reports whether an answer is accepted though it says that nothing

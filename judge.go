@@ -74,7 +74,10 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 		v.hold(p.lastStart.Add(gap), CauseConcurrency, "")
 	}
 	if !p.cap.free(p.unanswered) {
-		v.await(now, CauseConcurrency, "")
+		if at := p.lastStart.Add(max(p.patience(), windowless)); now.Before(at) { // one that hangs stops nobody
+			v.await(now, CauseConcurrency, "")
+			v.again = at
+		}
 	}
 	for i, s := range p.slots {
 		if !s.holds(a.lane) {
@@ -110,16 +113,8 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 			}
 		}
 		at, known := s.free(now, n, pl.n == 0 && q.len > 1)
-		if known && pl.n == 0 {
-			held := at
-			if at, known = s.probe(at, o.limits.MaxRetryAfter); held.After(now) && at.Before(held) {
-				p.cut(now, s)
-			}
-			if next := p.lastStart.Add(p.patience()); !known && held.After(at) { // one that hangs stops nobody
-				if known = !now.Before(next); !known {
-					v.again = latest(v.again, latest(at, next))
-				}
-			}
+		if pl.n == 0 {
+			at, known = p.dare(now, s, at, known, &v)
 		}
 		if known {
 			v.hold(at, CausePolicy, s.policy.Name)
@@ -146,6 +141,31 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 	}
 	p.judgeShared(now, a, &v)
 	return v
+}
+
+// dare returns when the first in line goes to see, where s.free holds it until at: though an
+// announcement says to wait for longer than is waited for, or, where that is not known, what it
+// takes depends on answers that may never come. One that goes is waited for, but one that
+// hangs stops nobody.
+func (p *partition) dare(now time.Time, s *slot, at time.Time, known bool, v *verdict) (time.Time, bool) {
+	most, next := p.origin.limits.MaxRetryAfter, s.taken.Add(p.patience())
+	if end, alone := s.probe(at, most); end.Before(at) {
+		if at.After(now) {
+			p.cut(now, s)
+		}
+		at, known = end, alone
+	} else if counted, ends := s.counting(most); !known && ends {
+		if next = latest(next, s.taken.Add(counted)); at.After(next) {
+			at = next
+		}
+	} else {
+		return at, known
+	}
+	if known || !now.Before(next) {
+		return at, true
+	}
+	v.again = latest(v.again, latest(at, next))
+	return at, false
 }
 
 // space holds a request as the limits on all of the origin's requests ask:

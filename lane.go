@@ -173,6 +173,9 @@ func (p *partition) wakeHeads(now time.Time) bool {
 			w.resolve(p.admit(now, &w.ask), nil)
 			return true
 		}
+		if p.refuseLate(now, w, &v) {
+			return true
+		}
 		w.held = v.obstacle
 		if v.asks {
 			p.askLedger(w)

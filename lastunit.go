@@ -10,10 +10,7 @@ import "time"
 // instant is named, it is when that may have been rounded up from: the answer shows.
 func (l *ledger) lastUnit(now time.Time, p *Policy) time.Time {
 	reset := l.opens
-	switch {
-	case l.elastic: // keeping it would keep the others, too
-		return now
-	case l.partial && !l.flows(): // more may come back before the reset
+	if l.partial && !l.flows() { // more may come back before the reset
 		return latest(now, soonest(l.said.Add(p.Window/10), reset))
 	}
 	if l.shape == shapeSliding {

@@ -263,14 +263,11 @@ func (p *partition) unlearn() {
 // pauseFor is how long to wait after a refusal at a learned rate: until the
 // next unit, or where a burst of them may come at a time, a small part of it;
 // twice as long for every further refusal in a row, but not past the end of a window
-// that began with the first of as many requests as fill one. 0: no rate is learned.
-func (l *learner) pauseFor(now time.Time, inARow int) time.Duration {
-	if l.rate.low == 0 {
-		return 0
-	}
+// that began with the first of as many requests as fill one.
+func (l *learner) pauseFor(now time.Time, inARow int, most time.Duration) time.Duration {
 	r := &l.rate
 	wait := max(perUnit(r.pace()), perUnit(16*r.low/float64(r.cycle)))
-	wait = min(nanoseconds(math.Ldexp(float64(wait), max(inARow-1, 0))), defaultMaxBackoff)
+	wait = min(nanoseconds(math.Ldexp(float64(wait), max(inARow-1, 0))), most)
 	first, known := r.ago(r.cycle)
 	if !known {
 		first = r.opened.at
@@ -281,9 +278,10 @@ func (l *learner) pauseFor(now time.Time, inARow int) time.Duration {
 	return wait
 }
 
-// setLearnedRate has the learned slot let requests through at the pace.
+// setLearnedRate has the learned slot let requests through at the pace: where refusals have
+// made that very low, which may have been by chance, one still goes to see now and then.
 func (p *partition) setLearnedRate(now time.Time) *slot {
-	r := p.learner.rate.pace()
+	r := max(p.learner.rate.pace(), 1/p.origin.limits.MaxRetryAfter.Seconds())
 	s := p.slot(SourceLearned, learnedPolicy, "", UnitRequests)
 	if s == nil {
 		s = &slot{source: SourceLearned, bucket: rate.NewLimiter(rate.Limit(r), 1)}

@@ -66,6 +66,7 @@ type ledger struct {
 	fillsUp   bool  // resets are when a bucket is full
 	newest    newest
 	counter   counter
+	lumps     lumps
 	atNewest  bool      // resets are when the newest unit comes back …
 	returns   bool      // … and units were seen to come back before that
 	elastic   bool      // every request puts the reset off
@@ -75,8 +76,6 @@ type ledger struct {
 	slides    time.Time // … and since when it is taken for one
 	adopted   time.Time // until then units may come back sooner than is known, for nobody knows when they went
 	gains     int       // answers that speak for a steady refill
-	gained    time.Time // when the last answer came that said that more is left
-	stuck     int       // how often all had to stop though some should have come back
 
 	ordered    int       // answers in a row that came in the order of their requests …
 	heardFrom  time.Time // … when the request of the latest of them went …
@@ -183,12 +182,8 @@ func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Tim
 	switch {
 	case now.Before(l.closed):
 		at = l.closed // even where less would do
-	case l.partial && l.stated && !l.flows() && l.left >= n && at.Sub(l.said) > p.Window*9/10: // more may come back long before that
-		return latest(now, l.said.Add(p.Window/10)), l.own.inFlight == 0
 	case at.IsZero() && l.stated && !l.flows() && p.Window > 0:
 		return l.lapses(p), true
-	case l.presumed() && l.told() && l.own.inFlight > 0:
-		return time.Time{}, false
 	case l.shape == shapeSliding, at.IsZero() && !l.stated && p.Window > 0:
 		if at, known = l.own.back(now, n-room, p.Window); !known && l.own.inFlight == 0 {
 			return now, true // others hold it all: see what the origin says
@@ -260,7 +255,7 @@ func (l *ledger) settle(now, start time.Time, c *charge, p *Policy) {
 // anew forgets what was said of another quota, so that the next word counts
 // by itself.
 func (l *ledger) anew() {
-	l.stated, l.left, l.carried, l.part, l.stuck = false, 0, 0, 0, 0
+	l.stated, l.left, l.carried, l.part, l.lumps = false, 0, 0, 0, lumps{}
 	l.others, l.appetite, l.othersSeen, l.foreign = 0, 0, false, 0
 }
 

@@ -16,7 +16,7 @@ type Limits struct {
 	MinInterval   time.Duration // between two starts on the origin
 	MinPause      time.Duration // between the end of one request and the start of the next, so one at a time
 	MaxConcurrent int           // requests in flight; 0: no cap
-	MaxRetryAfter time.Duration // longest pause a server can ask for; 0: an hour
+	MaxRetryAfter time.Duration // longest pause a server can ask for, and wait for an answer that does not come; 0: an hour
 	MaxWait       time.Duration // longest a request may wait, all its attempts together; 0: as long as its context
 	MaxQueue      int           // requests waiting at once on the origin; 0: no cap
 	MinBackoff    time.Duration // wait where a refusal gives no hint; 0: 5 s

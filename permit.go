@@ -124,6 +124,7 @@ func (pm *Permit) learn(now time.Time, status int, a *Announcement) {
 		}
 		pm.observed = true
 	}
+	a = a.sane()
 	before, first := pm.p.pauses(), status != 0 && !pm.answered
 	pm.p.hear(now, pm, status, a)
 	pm.tellLedger(now, a, first, before)

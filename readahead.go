@@ -24,12 +24,13 @@ type aheadBody struct {
 	began time.Time
 	over  chan struct{} // closed once as much has been read ahead as is to be
 
-	mu     sync.Mutex
-	more   sync.Cond // head, err, done or closed have changed
-	head   []byte    // read ahead and not yet by the reader
-	err    error     // what ended it; nil: there may be more
-	done   bool      // nothing more is read ahead
-	closed bool      // net/http lets Close be called while Read runs
+	mu       sync.Mutex
+	more     sync.Cond // head, err, done or closed have changed
+	head     []byte    // read ahead and not yet by the reader
+	err      error     // what ended it; nil: there may be more
+	done     bool      // nothing more is read ahead
+	panicked any       // what reading on panics with; nil: it does not
+	closed   bool      // net/http lets Close be called while Read runs
 
 	once sync.Once
 	cerr error
@@ -61,6 +62,14 @@ func peekBody(resp *http.Response, most time.Duration) []byte {
 // fill reads up to n bytes ahead.
 func (b *aheadBody) fill(n int) {
 	defer close(b.over)
+	defer func() {
+		if v := recover(); v != nil { // which nobody could recover from here
+			b.mu.Lock()
+			b.panicked, b.done = v, true
+			b.mu.Unlock()
+			b.more.Broadcast()
+		}
+	}()
 	part := make([]byte, min(n, 2<<10))
 	for done := false; !done; {
 		got, err := b.orig.Read(part[:min(n, len(part))])
@@ -99,7 +108,7 @@ func (b *aheadBody) Read(p []byte) (int, error) {
 	for len(b.head) == 0 && b.err == nil && !b.done && !b.closed {
 		b.more.Wait()
 	}
-	n, err, closed := copy(p, b.head), b.err, b.closed
+	n, err, closed, v := copy(p, b.head), b.err, b.closed, b.panicked
 	b.head = b.head[n:]
 	b.mu.Unlock()
 	switch {
@@ -107,6 +116,8 @@ func (b *aheadBody) Read(p []byte) (int, error) {
 		return 0, http.ErrBodyReadAfterClose
 	case n > 0 || len(p) == 0:
 		return n, nil
+	case v != nil:
+		panic(v)
 	case err != nil:
 		return 0, err
 	}

@@ -219,3 +219,41 @@ func TestLongestWaitIsForAllAttempts(t *testing.T) {
 		}
 	})
 }
+
+// panicking is a body that cannot be read.
+type panicking struct{}
+
+func (panicking) Read([]byte) (int, error) { panic(http.ErrAbortHandler) }
+func (panicking) Close() error             { return nil }
+
+// On a goroutine of heed's own nobody could recover from it.
+func TestBodyThatPanicsDoesSoWhereItsRequestIs(t *testing.T) {
+	for _, contentType := range []string{"text/plain", "application/problem+json"} {
+		synctest.Test(t, func(t *testing.T) {
+			refuse := true
+			base := baseFunc(func(req *http.Request) (*http.Response, error) {
+				resp := answer(200)
+				if refuse {
+					resp = answer(429, "Retry-After", "1", "Content-Type", contentType)
+					resp.Body = panicking{}
+				}
+				return resp, nil
+			})
+			tr := &heed.Transport{Base: base, Registry: newRegistry(t, heed.Config{Default: heed.Limits{MaxConcurrent: 1}})}
+			func() {
+				defer func() {
+					if v := recover(); v != http.ErrAbortHandler {
+						t.Errorf("recovered %v", v)
+					}
+				}()
+				tr.RoundTrip(request(example))
+			}()
+			refuse = false
+			resp, err := tr.RoundTrip(request(example))
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+		})
+	}
+}

@@ -125,7 +125,7 @@ func (l *ledger) learnOrder(now, start time.Time, c *charge, p *Policy, r int64)
 func (l *ledger) hearRefill(now time.Time, p *Policy, c *charge, r, least int64) {
 	l.measureRefill(now, p, r)
 	if least > l.most {
-		l.gained = now
+		l.lumps.gained = now
 	}
 	l.most = max(r-(l.sent-c.sent), least)
 	left := min(max(l.refilled(now, p), float64(least)), float64(l.most))

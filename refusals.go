@@ -9,7 +9,6 @@ import (
 // of the budgets the answer names.
 func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announcement, l *lane) {
 	o := p.origin
-	a = p.asNothing(now, pm, a)
 	p.refusals++
 	whole := status == 503
 	b := &p.backoff
@@ -39,7 +38,7 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 	case p.inFlightLearned() != nil:
 		// It goes again when another one ends.
 	case limit && p.learner.rate.low > 0:
-		if wait := p.learner.pauseFor(now, b.n); fresh && p.pause.extend(now.Add(wait)) {
+		if wait := p.learner.pauseFor(now, b.n, o.limits.MaxBackoff); fresh && p.pause.extend(now.Add(wait)) {
 			p.opening.restart(now)
 			p.paused(now, Event{Cause: CausePolicy, Policy: learnedPolicy, Wait: wait, InARow: b.n})
 		}
@@ -106,26 +105,6 @@ func (p *partition) explains(pm *Permit, a *Announcement) bool {
 		}
 	}
 	return len(a.Violated) > 0
-}
-
-// asNothing returns a refusal as one that says that nothing is left where it says that
-// less is left than pm's request takes.
-func (p *partition) asNothing(now time.Time, pm *Permit, a *Announcement) *Announcement {
-	b := *a
-	b.Limits = slices.Clone(a.Limits)
-	for i := range b.Limits {
-		l := &b.Limits[i]
-		if s := p.limited(now, p.bucketOf(pm, a, l.Policy, l.PartitionKey), l); s != nil && pm.lacks(s, l) {
-			l.Remaining = 0
-		}
-	}
-	return &b
-}
-
-// lacks reports whether there is something left of s, but not as much as pm's request takes:
-// too little is no better than nothing.
-func (pm *Permit) lacks(s *slot, l *ServiceLimit) bool {
-	return l.Remaining > 0 && l.Remaining < pm.charge(s).n
 }
 
 // hintOf returns how long a refusal asks to wait; 0: it does not say. What

@@ -156,9 +156,9 @@ func (r *tries) next(ctx context.Context, _ *http.Response, _ error) (bool, erro
 // RoundTrip makes the next attempt, with the permit that next has waited for.
 func (r *tries) RoundTrip(*http.Request) (*http.Response, error) {
 	if pm := r.permit; pm != nil { // else the first attempt, which is over
-		r.permit = nil
 		r.attempt++
 		r.last.discard()
+		r.permit = nil // send's
 		r.last = r.t.send(r.again, pm)
 		if r.last.resp != nil {
 			r.last.resp.Request = r.req

@@ -47,6 +47,7 @@ type slot struct {
 	demand demand        // how fast requests for it come
 
 	inFlight  int64     // units of requests whose bodies are not over yet
+	taken     time.Time // when the latest request went that took any
 	habit     habit     // of announcing it
 	estimate  int64     // content-bytes: what a request is taken to cost …
 	mean      float64   // … and what one costs in the long run
@@ -237,6 +238,23 @@ func (s *slot) probe(at time.Time, most time.Duration) (time.Time, bool) {
 	return at, true
 }
 
+// counting returns for how long the origin may count a request that is not answered, as far
+// as it is waited for; most is the longest wait for anything an origin says. false: as long as
+// the request lasts.
+func (s *slot) counting(most time.Duration) (time.Duration, bool) {
+	window := s.terms.Window
+	switch {
+	case s.source == SourceLearned: // for as long as it lasts, if that is the limit
+		return most, true
+	case s.policy.Unit == UnitConcurrentRequests:
+		return 0, false
+	case s.source == SourceConfigured: // from its arrival there, whenever that was
+		return min(window, ages) + min(most, ages), true
+	}
+	orDefault(&window, windowless)
+	return min(window, most), true
+}
+
 func (s *slot) freeConfigured(now time.Time, n int64) (time.Time, bool) {
 	p := &s.terms
 	var cycles int64
@@ -256,6 +274,9 @@ func (s *slot) freeConfigured(now time.Time, n int64) (time.Time, bool) {
 func (s *slot) take(now time.Time, n int64) charge {
 	c := charge{n: n}
 	s.inFlight += n
+	if n > 0 {
+		s.taken = now
+	}
 	switch {
 	case s.policy.Unit == UnitConcurrentRequests:
 	case s.bucket != nil:

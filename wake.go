@@ -110,6 +110,9 @@ func (p *partition) wakeHead(now time.Time) bool {
 	}
 	v := p.judge(now, &w.ask, &place{})
 	if !v.goes(now) {
+		if p.refuseLate(now, w, &v) { // by the pace, say, which only shows once nothing else holds it
+			return true
+		}
 		w.held = v.obstacle
 		if v.asks {
 			p.askLedger(w)
@@ -256,10 +259,7 @@ func (p *partition) settleDeadlines(now time.Time) {
 			return false
 		}
 		v := p.judge(now, &w.ask, pl)
-		if left = w.misses(v.at); left {
-			p.refuse(w, v.at.Sub(now), v.last, w.tooLate())
-		}
-		return left
+		return p.refuseLate(now, w, &v)
 	}
 	p.inLine(settle)
 	for _, w := range slices.Clone(p.parked) {
@@ -284,6 +284,16 @@ func (p *partition) inLine(f func(*waiter, *place) (left bool)) {
 func (p *partition) refuse(w *waiter, wait time.Duration, by obstacle, why Reason) {
 	p.leave(w)
 	w.resolve(nil, p.refusal(wait, by, why))
+}
+
+// refuseLate refuses one in line where it turns out that it cannot start in time, and reports
+// whether it did.
+func (p *partition) refuseLate(now time.Time, w *waiter, v *verdict) bool {
+	late := w.misses(v.at)
+	if late {
+		p.refuse(w, v.at.Sub(now), v.last, w.tooLate())
+	}
+	return late
 }
 
 // limitWaits has those waiting keep to a MaxWait that has changed.
