@@ -74,7 +74,7 @@ type ledger struct {
 	partial   bool      // nor was most of it back when the first answer of this epoch came
 	fits      int       // answers in a row that speak for a sliding window …
 	slides    time.Time // … and since when it is taken for one
-	adopted   time.Time // until then units may come back sooner than is known, for nobody knows when they went
+	adopted   time.Time // until then units are in use of which nobody knows when they went, and perhaps not how many
 	gains     int       // answers that speak for a steady refill
 	gained    time.Time // when the last answer came that said that more is left
 	stuck     int       // how often all had to stop though some should have come back
@@ -233,9 +233,10 @@ func (l *ledger) refund(c *charge) {
 // process's own as far as it has had so many requests accepted: what went
 // before a policy was known is no use by others.
 func (l *ledger) adopt(now time.Time, accepted, remaining int64, p *Policy) {
-	if remaining < 0 || p.Window <= 0 {
+	if remaining < 0 || p.Window <= 0 || accepted == 0 {
 		return
 	}
+	l.adopted = now.Add(p.Window)
 	n := min(p.Quota-remaining-l.own.used(now, p.Window), accepted)
 	if n <= 0 {
 		return
@@ -243,7 +244,6 @@ func (l *ledger) adopt(now time.Time, accepted, remaining int64, p *Policy) {
 	l.own.take(n)
 	l.own.done(now, now, 0, n, p.Quota, p.Window)
 	l.inEpoch += n
-	l.adopted = now.Add(p.Window)
 }
 
 // settle closes a request's account without news: its answer said nothing

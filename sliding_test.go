@@ -61,3 +61,20 @@ func TestOthersOnASlidingWindowAreSeenFromFarAway(t *testing.T) {
 		t.Errorf("%d accepted of the %d left, %d refused", tally.Accepted, left, tally.Refused)
 	}
 }
+
+// A burst that is under way when the first word of a policy comes, part of which is refused,
+// leaves more in use than is known: that less is back later says nothing of how a quota
+// comes back.
+func TestSlidingWindowThatIsAnnouncedInTheMiddleOfABurstIsUsedUp(t *testing.T) {
+	for range 8 { // which of the answers comes first is for chance to decide
+		const windows, quota = 20, 50
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.SlidingWindow, Policies: []heedtest.Policy{{Quota: quota, Window: 5 * time.Second}}, Below: 0.2,
+			Latency: heedtest.RoundTrip(500 * time.Millisecond),
+		}, 64, windows, nil}.play(t)
+		t.Logf("%d accepted, %d refused", tally.Accepted, tally.Refused)
+		if tally.Accepted < windows*quota*9/10 {
+			t.Errorf("%d accepted of %d", tally.Accepted, windows*quota)
+		}
+	}
+}
