@@ -236,8 +236,10 @@ func (l *ledger) adopt(now time.Time, accepted, remaining int64, p *Policy) {
 	if remaining < 0 || p.Window <= 0 || accepted == 0 {
 		return
 	}
-	l.adopted = now.Add(p.Window)
 	n := min(p.Quota-remaining-l.own.used(now, p.Window), accepted)
+	if n > 0 || l.own.inFlight > 0 { // which may be refused, and not be in use
+		l.adopted = now.Add(p.Window)
+	}
 	if n <= 0 {
 		return
 	}

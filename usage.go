@@ -62,7 +62,7 @@ func (u *usage) less(now, start time.Time, n int64, window time.Duration) {
 		return
 	}
 	for i := range u.log {
-		if e := &u.log[i]; !e.heard.Before(start) {
+		if e := &u.log[i]; !e.last.Before(start) {
 			k := min(n, e.n)
 			e.n -= k
 			u.logged -= k
