@@ -9,19 +9,19 @@ import "time"
 // before the reset, or where it is too late for that not in this epoch. Where an
 // instant is named, it is when that may have been rounded up from: the answer shows.
 func (l *ledger) lastUnit(now time.Time, p *Policy) time.Time {
-	reset := l.opens
+	reset, trip := l.opens, l.quickest
 	if l.partial && !l.flows() { // more may come back before the reset
 		return latest(now, soonest(l.said.Add(p.Window/10), reset))
 	}
 	if l.shape == shapeSliding {
 		if at, ok := l.own.back(now, 1+l.doubt(p), p.Window); ok {
-			reset = at
+			reset, trip = at, 0 // which is a round trip sooner than the origin will say
 		}
 	}
 	switch {
 	case l.sparing(p):
 		return latest(l.until(), now)
-	case l.shape == shapeSliding && (l.down > 0 || l.ahead > 0 || l.atNewest || l.rounded > 2*l.quickest || p.Quota > shareable && l.uneven()): // it always costs
+	case l.shape == shapeSliding && (l.down > 0 || times(p.Quota, l.quickest) > p.Window || l.atNewest || l.rounded > 2*l.quickest || p.Quota > shareable && l.uneven()): // it always costs
 		return latest(reset, now)
 	}
 	if due := l.due(p); due.Before(l.until()) {
@@ -30,7 +30,7 @@ func (l *ledger) lastUnit(now time.Time, p *Policy) time.Time {
 	if l.untried(p) {
 		return latest(l.until(), now)
 	}
-	ahead := reset.Sub(now) - l.quickest
+	ahead := reset.Sub(now) - trip
 	quota := p.Quota
 	orDefault(&quota, l.inEpoch) // nobody says how many there were
 	if l.grain <= 0 || reset.Sub(now) <= 0 || times(quota, l.grain) < p.Window {

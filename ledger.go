@@ -54,7 +54,8 @@ type ledger struct {
 	proven   time.Duration // … a wait that was too short …
 	dry      time.Time     // … and since when nothing has been left
 	usual    time.Duration // how long answers take: recently, in the mean …
-	quickest time.Duration // … the quickest …
+	least    time.Duration // … the quickest, for long …
+	quickest time.Duration // … and lately …
 	ahead    time.Duration // … and by how much that lets requests go sooner
 
 	shape     shape
@@ -74,7 +75,7 @@ type ledger struct {
 	partial   bool      // nor was most of it back when the first answer of this epoch came
 	fits      int       // answers in a row that speak for a sliding window …
 	slides    time.Time // … and since when it is taken for one
-	adopted   time.Time // until then units may come back sooner than is known, for nobody knows when they went
+	adopted   time.Time // until then units are in use of which nobody knows when they went, and perhaps not how many
 	gains     int       // answers that speak for a steady refill
 
 	ordered    int       // answers in a row that came in the order of their requests …
@@ -203,17 +204,13 @@ func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Tim
 	return at, known
 }
 
-func (l *ledger) take(now time.Time, n int64, p *Policy) (c charge) {
+func (l *ledger) take(now time.Time, n int64, p *Policy) charge {
 	l.own.take(n)
 	l.sent += n
 	l.inEpoch += n
 	l.left -= n
 	l.most -= n
-	c = charge{n: n, sent: l.sent, answered: l.answered, epoch: l.epoch}
-	if l.shape != shapeReset && p.Window > 0 {
-		c.used = l.own.used(now, p.Window)
-	}
-	return c
+	return charge{n: n, sent: l.sent, answered: l.answered, used: l.own.used(now, p.Window), epoch: l.epoch}
 }
 
 // refund gives back what a request took that was never counted.
@@ -231,25 +228,33 @@ func (l *ledger) refund(c *charge) {
 // process's own as far as it has had so many requests accepted: what went
 // before a policy was known is no use by others.
 func (l *ledger) adopt(now time.Time, accepted, remaining int64, p *Policy) {
-	if remaining < 0 || p.Window <= 0 {
+	if remaining < 0 || p.Window <= 0 || accepted == 0 {
 		return
 	}
 	n := min(p.Quota-remaining-l.own.used(now, p.Window), accepted)
+	if n > 0 || l.own.inFlight > 0 { // which may be refused, and not be in use
+		l.adopted = now.Add(p.Window)
+	}
 	if n <= 0 {
 		return
 	}
 	l.own.take(n)
-	l.own.done(now, now, n, p.Quota, p.Window)
+	l.own.done(now, now, 0, n, p.Quota, p.Window)
 	l.inEpoch += n
-	l.adopted = now.Add(p.Window)
 }
 
 // settle closes a request's account without news: its answer said nothing
-// of this policy, or none will come. What it took comes back by so much sooner
-// as the next request may go.
+// of this policy, or none will come. What it took was counted by the origin before the
+// answer was on its way, and comes back so much sooner.
 func (l *ledger) settle(now, start time.Time, c *charge, p *Policy) {
-	l.own.done(now.Add(-min(l.ahead, now.Sub(start))), start, c.n, p.Quota, p.Window)
+	l.own.done(now, start, l.sooner(), c.n, p.Quota, p.Window)
 	l.answered += c.n
+}
+
+// sooner is how long an answer and the next request are on their way together, at least:
+// no less than the quickest round trip, less twice what they mostly take longer.
+func (l *ledger) sooner() time.Duration {
+	return max(l.least-2*max(l.usual-l.least, 0), 0)
 }
 
 // anew forgets what was said of another quota, so that the next word counts
@@ -326,7 +331,10 @@ func (l *ledger) hearLate(now time.Time, c *charge, p *Policy, s *statement, atM
 // sooner for that.
 func (l *ledger) measureTrip(now, start time.Time, p *Policy, s *statement) {
 	trip := now.Sub(start)
+	orDefault(&l.usual, trip)
+	orDefault(&l.least, trip)
 	l.usual += (trip - l.usual) / 32
+	l.least = min(trip, l.least+(l.usual-l.least)/256)
 	l.quickest = min(trip, l.quickest+max(l.quickest/16, min(trip/16, time.Millisecond)))
 	if l.ahead = 0; !l.othersSeen && float64(p.Quota)*l.quickest.Seconds() > p.Window.Seconds() {
 		l.ahead = l.quickest // else it is no more than the time of a unit, and not worth it
@@ -370,6 +378,8 @@ func (l *ledger) hearLeft(now time.Time, c *charge, p *Policy, r, least int64, r
 		l.left, l.most = min(max(l.room(now, p), least), r), r
 	}
 	if c.sent >= l.saidOf && p.Window > 0 {
-		l.base = (r+least)/2 + l.own.used(now, p.Window)
+		if l.base = (r+least)/2 + l.own.used(now, p.Window); l.ordered >= convinced {
+			l.base = r + c.used
+		}
 	}
 }

@@ -30,7 +30,7 @@ func (l *ledger) learnBack(now time.Time, c *charge, p *Policy, s *statement, r 
 	if l.fresh && min(l.spent, back) >= p.Quota*9/10 && s.reset > p.Window*3/4 && now.Sub(l.said) < p.Window*3/4 {
 		l.piecemeal = false // all that was used is back at once
 	}
-	if l.partial && l.fresh && !s.refused && (r < p.Quota*9/10-l.own.used(now, p.Window) || r == 0 && s.reset > p.Window/2) {
+	if l.partial && l.fresh && !s.refused && !now.Before(l.adopted) && (r < p.Quota*9/10-c.used-(l.sent-c.sent) || r == 0 && s.reset > p.Window/2) {
 		l.piecemeal = true // a sliding window would have more of it back, or soon
 	}
 	if l.partial && l.awaits(c) && !s.refused {
@@ -66,8 +66,12 @@ func (l *ledger) learnShape(now, start time.Time, c *charge, p *Policy, r int64,
 		l.fits, l.foreign = 0, 0
 		return
 	}
-	// … and no more of this process than was in use, and went since.
-	used := c.used + l.sent - c.sent
+	// … and no more of this process than was in use, and what went since and may have
+	// been there first.
+	used := c.used
+	if l.ordered < convinced {
+		used += l.sent - c.sent
+	}
 	if seen := max(p.Quota-used-r, 0); seen >= l.foreign {
 		l.foreign = seen
 	} else {

@@ -385,7 +385,7 @@ func (l *ledger) correct(now, start time.Time, c *charge, n int64, p *Policy) {
 		return
 	}
 	l.own.inFlight += more
-	l.own.done(now, start, more, p.Quota, p.Window)
+	l.own.done(now, start, 0, more, p.Quota, p.Window)
 }
 
 // turn begins a new window where the present one is over; it reports whether

@@ -4,9 +4,10 @@ import "time"
 
 // usage remembers the units this process took from a window, and when each
 // comes back: one window after its answer, because only by then must the
-// origin have counted it, however late it arrived there. As long as no more
-// than the quota is in use, every window of that length holds at most the
-// quota, sliding ones included.
+// origin have counted it, however late it arrived there; sooner by what the
+// request that goes next is known to be on its way. As long as no more than the quota
+// is in use, every window of that length holds at most the quota, sliding ones
+// included.
 //
 // Small quotas are remembered unit by unit. Above exactUnits, uses within a
 // hundredth of the window of each other come back together with the last of
@@ -19,7 +20,8 @@ type usage struct {
 
 type use struct {
 	sent        time.Time // when the earliest of them was
-	first, last time.Time // when they were answered
+	heard       time.Time // when the latest of them was answered
+	first, last time.Time // a window before they come back
 	n           int64
 }
 
@@ -28,26 +30,28 @@ const exactUnits = 100
 func (u *usage) take(n int64)   { u.inFlight += n }
 func (u *usage) refund(n int64) { u.inFlight -= n }
 
-// done moves n units, sent at start, from in flight to the log.
-func (u *usage) done(now, start time.Time, n, quota int64, window time.Duration) {
+// done moves n units, sent at start and answered now, from in flight to the log. They come
+// back so much sooner than a window from now.
+func (u *usage) done(now, start time.Time, sooner time.Duration, n, quota int64, window time.Duration) {
 	u.inFlight -= n
 	if n <= 0 || window <= 0 {
 		return
 	}
 	u.expire(now, window)
 	u.logged += n
+	from := now.Add(-min(sooner, now.Sub(start)))
 	if k := len(u.log); k > 0 {
 		l := &u.log[k-1]
-		now = latest(now, l.last)
-		if now.Equal(l.last) || (quota <= 0 || quota > exactUnits || len(u.log) > 2*exactUnits) && now.Sub(l.first) <= window/exactUnits {
-			l.last, l.n = now, l.n+n
+		from = latest(from, l.last)
+		if from.Equal(l.last) || (quota <= 0 || quota > exactUnits || len(u.log) > 2*exactUnits) && from.Sub(l.first) <= window/exactUnits {
+			l.last, l.heard, l.n = from, now, l.n+n
 			if start.Before(l.sent) {
 				l.sent = start
 			}
 			return
 		}
 	}
-	u.log = append(u.log, use{start, now, now, n})
+	u.log = append(u.log, use{start, now, from, from, n})
 }
 
 // less takes back n of the units that a request sent at start was counted
@@ -111,7 +115,7 @@ func (u *usage) back(now time.Time, n int64, window time.Duration) (time.Time, b
 // between returns the units sent after from and answered before to.
 func (u *usage) between(from, to time.Time) (n int64) {
 	for _, e := range u.log {
-		if e.sent.After(from) && e.last.Before(to) {
+		if e.sent.After(from) && e.heard.Before(to) {
 			n += e.n
 		}
 	}

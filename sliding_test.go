@@ -1,0 +1,80 @@
+package heed_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/heedhttp/heed"
+	"github.com/heedhttp/heed/heedtest"
+)
+
+// What was used of a sliding window is back before the answer to it is a window
+// old, by as long as that and the next request are on their way: however the reset is
+// announced, and be the quota so small that they take no longer than a unit.
+func TestSlidingWindowFarAwayIsUsedUp(t *testing.T) {
+	for _, c := range []struct {
+		dialect heedtest.Dialect
+		quota   int64
+		share   float64
+	}{
+		{heedtest.IETF11, 50, 0.97},
+		{heedtest.IETF11, 10, 0.88},
+		{heedtest.XRateLimitEpochMillis, 50, 0.97},
+	} {
+		const windows = 20
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.SlidingWindow, Policies: []heedtest.Policy{{Quota: c.quota, Window: 5 * time.Second}},
+			Dialect: c.dialect, Latency: heedtest.RoundTrip(500 * time.Millisecond),
+		}, 16, windows, nil}.play(t)
+		t.Logf("%s, %d: %d accepted, %d refused", c.dialect, c.quota, tally.Accepted, tally.Refused)
+		if tally.Refused > 0 || tally.EarlyStanding > 0 {
+			t.Errorf("%s, %d: %d refused, %d early", c.dialect, c.quota, tally.Refused, tally.EarlyStanding)
+		}
+		if least := int64(c.share * windows * float64(c.quota)); tally.Accepted < least {
+			t.Errorf("%s, %d: %d accepted, want at least %d", c.dialect, c.quota, tally.Accepted, least)
+		}
+	}
+}
+
+// How much of a sliding window others use shows in every answer, however many requests
+// of one's own are on their way, as long as answers come in the order of
+// their requests.
+func TestOthersOnASlidingWindowAreSeenFromFarAway(t *testing.T) {
+	const windows, quota = 20, 50
+	wanted, served := 0, 0
+	tally, _ := load{heedtest.Config{
+		Algorithm: heedtest.SlidingWindow, Policies: []heedtest.Policy{{Quota: quota, Window: 5 * time.Second}}, Latency: heedtest.RoundTrip(500 * time.Millisecond),
+	}, 16, windows, func(o *heedtest.Origin, _ *heed.Registry) {
+		for range 198 { // a fifth of the quota
+			time.Sleep(500*time.Millisecond + 777*time.Microsecond)
+			wanted++
+			if o.Take(1) {
+				served++
+			}
+		}
+	}}.play(t)
+	t.Logf("%d of %d served, %d accepted, %d refused", served, wanted, tally.Accepted, tally.Refused)
+	if served < wanted*97/100 {
+		t.Errorf("the others got %d of %d", served, wanted)
+	}
+	if left := int64(windows * quota * 4 / 5); tally.Accepted < left*88/100 || tally.Refused > 10 {
+		t.Errorf("%d accepted of the %d left, %d refused", tally.Accepted, left, tally.Refused)
+	}
+}
+
+// A burst that is under way when the first word of a policy comes, part of which is refused,
+// leaves more in use than is known: that less is back later says nothing of how a quota
+// comes back.
+func TestSlidingWindowThatIsAnnouncedInTheMiddleOfABurstIsUsedUp(t *testing.T) {
+	for range 8 { // which of the answers comes first is for chance to decide
+		const windows, quota = 20, 50
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.SlidingWindow, Policies: []heedtest.Policy{{Quota: quota, Window: 5 * time.Second}}, Below: 0.2,
+			Latency: heedtest.RoundTrip(500 * time.Millisecond),
+		}, 64, windows, nil}.play(t)
+		t.Logf("%d accepted, %d refused", tally.Accepted, tally.Refused)
+		if tally.Accepted < windows*quota*9/10 {
+			t.Errorf("%d accepted of %d", tally.Accepted, windows*quota)
+		}
+	}
+}
