@@ -166,7 +166,7 @@ func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement, fir
 		s.habit.said(now)
 		s.habit.left(lim.Remaining, a.Refused, made)
 		told = told || lim.Remaining >= 0
-		if a.Refused && a.RetryAfter > 0 && lim.Remaining == 0 && lim.Reset > a.RetryAfter {
+		if a.RetryAfter > 0 && lim.Remaining == 0 && (a.Refused && lim.Reset > a.RetryAfter || !a.Refused && lim.Reset < 0) {
 			lim.Reset = a.RetryAfter // which takes precedence (draft-11, section 7)
 		}
 		p.hearLimit(now, pm, s, lim, a, a.Dialect != "" && !strings.HasPrefix(a.Dialect, "ietf-"))

@@ -1,6 +1,7 @@
 package heed_test
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -18,6 +19,7 @@ type limiter struct {
 	accepts           func(r *http.Request, now time.Time, h http.Header) bool
 	way               time.Duration // there and, as long, back; on top of a little
 	uneven            *rand.Rand    // nil: that is always as little
+	status            int           // of a refusal; 0: 429
 	accepted, refused int
 }
 
@@ -30,7 +32,7 @@ func (l *limiter) RoundTrip(r *http.Request) (*http.Response, error) {
 		l.accepted++
 	} else {
 		l.refused++
-		resp.StatusCode = http.StatusTooManyRequests
+		resp.StatusCode = cmp.Or(l.status, http.StatusTooManyRequests)
 	}
 	l.mu.Unlock()
 	time.Sleep(l.little() + l.way)
