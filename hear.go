@@ -213,6 +213,9 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 		lim.Resolution += by
 	}
 	if lim.Reset >= 0 {
+		if s.ledger.said.IsZero() && s.habit.onRefusals && p.learner.accepted == s.policy.Quota { // they used it up
+			s.firstThen, s.usedThen = p.learner.since, s.accepted()-s.policy.Quota
+		}
 		s.inferFrom(now, &lim, grain)
 		s.resetSaid = now.Add(min(lim.Reset, p.origin.limits.MaxRetryAfter))
 	}
