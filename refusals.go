@@ -25,7 +25,7 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 	before := b.began
 	fresh := b.event(now, pm.start) && !pm.doubted
 	hint := hintOf(a, o.limits.IgnoreHeaders)
-	limit := l == nil && !p.explains(now, pm, a) && p.suspects(now, pm, status)
+	limit := (l == nil || p.only(l)) && !p.explains(now, pm, a) && p.suspects(now, pm, status)
 	switch {
 	case !limit:
 	case p.learner.late(pm):
@@ -105,6 +105,12 @@ func (p *partition) explains(now time.Time, pm *Permit, a *Announcement) bool {
 		}
 	}
 	return len(a.Violated) > 0
+}
+
+// only reports whether no other budgets are known than those of a lane: what it is
+// refused for holds all requests then, as far as is known.
+func (p *partition) only(l *lane) bool {
+	return !slices.ContainsFunc(p.slots, func(s *slot) bool { return !s.holds(l) })
 }
 
 // asNothing returns a refusal as one that says that nothing is left where it says that
