@@ -84,6 +84,7 @@ func TestWaitForABareCountIsFoundWithFewRefusals(t *testing.T) {
 		{"window of 5 s", windows(50, 5*time.Second), false, 200, 1},
 		{"window of 5 s, silent refusals", windows(50, 5*time.Second), true, 200, 1},
 		{"window of 1 s", windows(10, time.Second), false, 190, 2},
+		{"window of 10 s", windows(100, 10*time.Second), false, 200, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
