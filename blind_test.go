@@ -71,6 +71,18 @@ func TestWaitForABareCountIsFoundWithFewRefusals(t *testing.T) {
 			return max(quota-w.used, 0), ok
 		}
 	}
+	counts := func() func(time.Time) (int, bool) {
+		var count func(time.Time, http.Header) bool
+		return func(now time.Time) (left int, ok bool) {
+			if count == nil { // the first of its windows began a while ago
+				count = countedByClock(50, 5)
+			}
+			h := http.Header{}
+			ok = count(now.Add(1300*time.Millisecond), h)
+			left, _ = strconv.Atoi(h.Get("X-RateLimit-Remaining"))
+			return left, ok
+		}
+	}
 	for _, c := range []struct {
 		name     string
 		take     func(time.Time) (left int, ok bool)
@@ -81,6 +93,7 @@ func TestWaitForABareCountIsFoundWithFewRefusals(t *testing.T) {
 		{"bucket", bucket(10, 20), false, 205, 0},
 		{"small bucket", bucket(2, 4), false, 40, 0},
 		{"fast bucket", bucket(100, 100), false, 2000, 0},
+		{"counts of two windows", counts(), false, 190, 2}, // of 235
 		{"window of 5 s", windows(50, 5*time.Second), false, 200, 1},
 		{"window of 5 s, silent refusals", windows(50, 5*time.Second), true, 200, 1},
 		{"window of 1 s", windows(10, time.Second), false, 190, 2},

@@ -77,20 +77,24 @@ func (l *ledger) blindWait(now time.Time, refused, again bool) time.Duration {
 			return left
 		}
 	case again: // one was back, which may be all there is
-		l.waited(l.whole == 0)
+		l.waited(0)
 	}
 	return l.blind
 }
 
-// waited takes in that something was back after a blind wait. Where all was, half of it may
-// do: that is tried at once where no wait was too short yet, and else the more rarely the more
-// often one was.
-func (l *ledger) waited(all bool) {
+// waited takes in that after a blind wait so many were left beside the one that was accepted.
+// Where all was back, half of it may do: that is tried at once where no wait was too short yet,
+// and else the more rarely the more often one was. Where not all was, that is no window: the
+// wait loses nothing, unless it was made longer for one that was too short.
+func (l *ledger) waited(left int64) {
 	l.enough = l.blind
 	l.waits++
 	l.proven -= l.proven / 500 // it may have become more
-	shorter := max(l.blind/2, l.proven+l.proven/4, blindLeast)
-	if all && shorter < l.blind && (l.proven == 0 || l.waits >= l.patience) {
+	shorter, try := max(l.blind/2, l.proven+l.proven/4, blindLeast), left > 0 && l.proven > 0
+	if left >= l.whole {
+		try = l.proven == 0 || l.waits >= l.patience
+	}
+	if try && shorter < l.blind {
 		l.blind, l.waits = shorter, 0
 	}
 }

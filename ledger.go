@@ -312,7 +312,7 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	if r > 0 {
 		if !l.dry.IsZero() && start.After(l.dry) { // else it was counted before there was nothing
 			if l.blind > 0 {
-				l.waited(r >= l.whole)
+				l.waited(r)
 			}
 			l.dry = time.Time{}
 		}
