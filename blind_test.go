@@ -54,6 +54,104 @@ func TestWaitForABareCountIsMeasuredFromTheLastAccepted(t *testing.T) {
 	})
 }
 
+// What is back of a bucket says how long a wait is long enough, and that of a window
+// mostly is a round time: neither costs more than a refusal or two.
+func TestWaitForABareCountIsFoundWithFewRefusals(t *testing.T) {
+	bucket := func(rate, burst float64) func(time.Time) (int, bool) {
+		b := tokenBucket{rate: rate, burst: burst}
+		return func(now time.Time) (int, bool) {
+			ok := b.take(now)
+			return int(b.left), ok
+		}
+	}
+	windows := func(quota int, length time.Duration) func(time.Time) (int, bool) {
+		w := &window{quota: quota, length: length}
+		return func(now time.Time) (int, bool) {
+			ok := w.take(now)
+			return max(quota-w.used, 0), ok
+		}
+	}
+	counts := func() func(time.Time) (int, bool) {
+		var count func(time.Time, http.Header) bool
+		return func(now time.Time) (left int, ok bool) {
+			if count == nil { // the first of its windows began a while ago
+				count = countedByClock(50, 5)
+			}
+			h := http.Header{}
+			ok = count(now.Add(1300*time.Millisecond), h)
+			left, _ = strconv.Atoi(h.Get("X-RateLimit-Remaining"))
+			return left, ok
+		}
+	}
+	for _, c := range []struct {
+		name     string
+		take     func(time.Time) (left int, ok bool)
+		silent   bool // refusals say nothing
+		accepted int  // in 20 s, at least …
+		refused  int  // … and at most
+	}{
+		{"bucket", bucket(10, 20), false, 205, 0},
+		{"small bucket", bucket(2, 4), false, 40, 0},
+		{"fast bucket", bucket(100, 100), false, 2000, 0},
+		{"counts of two windows", counts(), false, 190, 2}, // of 235
+		{"window of 5 s", windows(50, 5*time.Second), false, 200, 1},
+		{"window of 5 s, silent refusals", windows(50, 5*time.Second), true, 200, 1},
+		{"window of 1 s", windows(10, time.Second), false, 190, 2},
+		{"window of 10 s", windows(100, 10*time.Second), false, 200, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := &limiter{status: http.StatusServiceUnavailable, accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
+					left, ok := c.take(now)
+					if ok || !c.silent {
+						h.Set("X-RateLimit-Remaining", strconv.Itoa(left))
+					}
+					return ok
+				}}
+				l.ask(t, 20*time.Second, site)
+				if l.accepted < c.accepted || l.refused > c.refused {
+					t.Errorf("%d accepted, not %d, and %d refused", l.accepted, c.accepted, l.refused)
+				}
+			})
+		})
+	}
+}
+
+// A Retry-After beside the word that nothing is left is when there is more, on an
+// answer that is accepted, too.
+func TestRetryAfterOnAnAcceptedAnswerWithNothingLeftIsKeptTo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{})
+		defer r.Close()
+		pm := acquire(t, r, request(example))
+		pm.Observe(answer(200, "X-RateLimit-Limit", "3", "X-RateLimit-Remaining", "0", "Retry-After", "7"))
+		pm.Release()
+		if wait := r.Check(request(example)).Wait; wait != 7*time.Second {
+			t.Errorf("the next one waits %v, not 7s", wait)
+		}
+	})
+}
+
+// A tokenBucket refills steadily.
+type tokenBucket struct {
+	rate, burst, left float64
+	at                time.Time
+}
+
+func (b *tokenBucket) take(now time.Time) bool {
+	if b.at.IsZero() {
+		b.left = b.burst
+	} else {
+		b.left = min(b.burst, b.left+now.Sub(b.at).Seconds()*b.rate)
+	}
+	b.at = now
+	if b.left < 1 {
+		return false
+	}
+	b.left--
+	return true
+}
+
 // That something was left is no news in an answer to a request that went before nothing
 // was: the wait that a refusal names is measured from then all the same.
 func TestWaitForABareCountIsMeasuredWhateverOrderAnswersComeIn(t *testing.T) {

@@ -23,7 +23,7 @@ func (l *ledger) hearNothingLeft(now time.Time, p *Policy, s *statement, atMost 
 	wait := s.reset
 	if wait >= 0 && l.blind > 0 { // what is named now holds from when nothing was left
 		l.blind = now.Add(wait).Sub(l.dry)
-		l.proven = l.blind
+		l.proven, l.enough = l.blind, l.blind
 	}
 	switch {
 	case wait >= 0 && l.piecemeal && !l.flows() && p.Window > 0:
@@ -44,7 +44,7 @@ func (l *ledger) hearNothingLeft(now time.Time, p *Policy, s *statement, atMost 
 	case now.Before(l.closed): // it went before this wait: it does not tell whether that is enough
 		return false
 	default:
-		wait = l.blindWait(s.refused, again)
+		wait = l.blindWait(now, s.refused, again)
 	}
 	l.close(now, wait, atMost)
 	return wait > atMost
@@ -56,25 +56,53 @@ func (l *ledger) close(now time.Time, wait, atMost time.Duration) {
 }
 
 // blindWait is how long to wait for more where an origin said that nothing is left
-// and neither until when nor of what window: half as long after each wait that was
-// enough, and twice as long after one that was not. What was too short is not tried again;
-// where one request after the other is answered that nothing is left, nor is half as
-// long as is needed good enough.
-func (l *ledger) blindWait(refused, again bool) time.Duration {
+// and neither until when nor of what window: what was enough before, or where that is too
+// short twice, the next longer time that windows mostly have.
+func (l *ledger) blindWait(now time.Time, refused, again bool) time.Duration {
 	switch {
 	case l.blind == 0:
-		l.blind = defaultMinBackoff
+		l.blind, l.patience = blindFirst, blindPatience
 	case refused && again:
-		l.proven = l.blind
-		l.blind = min(2*l.blind, defaultMaxBackoff)
-	case again:
-		l.proven -= l.proven / 500 // it may have become more
-		l.blind = max(l.blind/2, l.proven+l.proven/4, blindLeast)
-	case l.blind/2 > l.proven:
-		l.blind /= 2
+		switch {
+		case l.enough == l.blind && l.waits > 0: // others may have been first
+			l.enough = 0
+		case l.enough == l.blind: // it was enough by chance
+			l.enough, l.blind = 0, nextRoundTime(2*l.blind)
+		case l.enough > l.blind: // a shorter one was tried
+			l.proven, l.blind = l.blind, l.enough
+			l.patience *= 2
+		default:
+			l.proven, l.blind = l.blind, min(nextRoundTime(2*l.blind), defaultMaxBackoff)
+		}
+		l.waits = 0
+		if left := l.dry.Add(l.blind).Sub(now); left > 0 {
+			return left
+		}
+	case again: // one was back, which may be all there is
+		l.waited(0)
 	}
 	return l.blind
 }
 
-// blindLeast is the shortest such wait.
-const blindLeast = 50 * time.Millisecond
+// waited takes in that after a blind wait so many were left beside the one that was accepted.
+// Where all was back, half of it may do: that is tried at once where no wait was too short yet,
+// and else the more rarely the more often one was. Where not all was, that is no window: the
+// wait loses nothing, unless it was made longer for one that was too short.
+func (l *ledger) waited(left int64) {
+	l.enough = l.blind
+	l.waits++
+	l.proven -= l.proven / 500 // it may have become more
+	shorter, try := max(l.blind/2, l.proven+l.proven/4, blindLeast), left > 0 && l.proven > 0
+	if left >= l.whole {
+		try = l.proven == 0 || l.waits >= l.patience
+	}
+	if try && shorter < l.blind {
+		l.blind, l.waits = shorter, 0
+	}
+}
+
+const (
+	blindFirst    = time.Second           // the first such wait …
+	blindLeast    = 50 * time.Millisecond // … and the shortest
+	blindPatience = 4                     // waits in a row that were enough before a shorter one is tried
+)

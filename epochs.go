@@ -124,16 +124,20 @@ func (l *ledger) noticeReset(now, start time.Time, c *charge, p *Policy, s state
 	if s.remaining > 0 { // else a bucket names the next unit, not when it is full
 		l.named = last
 	}
-	leap := earliest.Sub(named)
-	if !l.stated || l.elastic || more <= l.most || named.IsZero() || leap <= now.Sub(l.said) || leap < p.Window/2 {
+	if !l.stated || l.elastic || more <= l.most || named.IsZero() || l.shape == shapeSliding { // of which learnShape knows better
 		return
 	}
-	switch l.shape {
-	case shapeSliding:
-		return // learnShape knows better
-	case shapeRefill:
-		steadily := now.Sub(l.said.Add(-l.onTheWay())).Seconds() * float64(p.Quota) / p.Window.Seconds()
-		if s.remaining-l.most-int64(steadily) < p.Quota/4 { // a new count begins of what has come back steadily
+	steadily := now.Sub(l.said.Add(-l.onTheWay())).Seconds() * float64(p.Quota) / p.Window.Seconds()
+	sudden := s.remaining-l.most-int64(steadily) >= max(p.Quota/4, 2)
+	switch leap := earliest.Sub(named); {
+	case l.shape == shapeReset && l.grain >= p.Window: // whatever is named then
+		if !sudden {
+			return
+		}
+	case leap <= now.Sub(l.said), leap < p.Window/2:
+		return
+	case l.shape == shapeRefill:
+		if !sudden { // a new count begins of what has come back steadily
 			return
 		}
 		l.shape, l.fillsUp, l.streak = shapeReset, false, 0

@@ -179,7 +179,7 @@ func (p *partition) hearLimits(now time.Time, pm *Permit, a *Announcement, first
 		s.habit.said(now)
 		s.habit.left(lim.Remaining, a.Refused, made)
 		told = told || lim.Remaining >= 0
-		if a.Refused && a.RetryAfter > 0 && lim.Remaining == 0 && lim.Reset > a.RetryAfter {
+		if a.RetryAfter > 0 && lim.Remaining == 0 && (a.Refused && lim.Reset > a.RetryAfter || !a.Refused && lim.Reset < 0) {
 			lim.Reset = a.RetryAfter // which takes precedence (draft-11, section 7)
 		}
 		p.hearLimit(now, pm, s, lim, a, a.Dialect != "" && !strings.HasPrefix(a.Dialect, "ietf-"))
@@ -240,6 +240,9 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 		lim.Resolution += by
 	}
 	if lim.Reset >= 0 {
+		if s.ledger.said.IsZero() && s.habit.onRefusals && p.learner.accepted == s.policy.Quota { // they used it up
+			s.firstThen, s.usedThen = p.learner.since, s.accepted()-s.policy.Quota
+		}
 		s.inferFrom(now, &lim, grain)
 		s.resetSaid = now.Add(min(lim.Reset, p.origin.limits.MaxRetryAfter))
 	}

@@ -10,7 +10,10 @@ import "time"
 // instant is named, it is when that may have been rounded up from: the answer shows.
 func (l *ledger) lastUnit(now time.Time, p *Policy) time.Time {
 	reset, trip := l.opens, l.quickest
-	if l.partial && !l.flows() { // more may come back before the reset
+	switch {
+	case l.atOnce(p): // keeping it would keep the others, too
+		return now
+	case l.partial && !l.flows(): // more may come back before the reset
 		return latest(now, soonest(l.said.Add(p.Window/10), reset))
 	}
 	if l.shape == shapeSliding {
@@ -44,6 +47,20 @@ func (l *ledger) lastUnit(now time.Time, p *Policy) time.Time {
 		return reset
 	}
 	return now.Add(ahead % l.grain)
+}
+
+// atOnce reports whether all of a window is best sent at once, for the sooner the last of
+// it goes, the sooner there is more. So it is where every request puts the reset off, and where
+// resets are rounded to no less than the window, once it has turned a few times: whenever
+// nothing is left, a whole window passes. With long round trips that comes late at best.
+func (l *ledger) atOnce(p *Policy) bool {
+	switch {
+	case l.othersSeen || l.flows():
+		return false
+	case l.elastic:
+		return true
+	}
+	return l.shape == shapeReset && l.turns > 1 && l.gains == 0 && l.grain >= p.Window && times(p.Quota, 2*l.usual) <= p.Window
 }
 
 // sparing reports whether the last unit of a window is better left: its answer

@@ -3,6 +3,7 @@ package heed_test
 import (
 	"net/http"
 	"slices"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -424,4 +425,29 @@ func TestCapInFlightIsFoundThoughItsRefusalsNameAWait(t *testing.T) {
 	if tally.Accepted < possible*6/10 || tally.Refused > 40 {
 		t.Errorf("%d accepted of %d, %d refused", tally.Accepted, possible, tally.Refused)
 	}
+}
+
+// A hidden limit beside an announced one is learned, too, where the origin names the only
+// budget it has in every answer, as GitHub does: not every window of it ends with as many
+// refusals as are in flight.
+func TestHiddenLimitBesideTheOnlyBudgetIsLearned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hidden, asked, end := &window{quota: 80, length: 10 * time.Second}, 0, time.Now().Add(time.Hour)
+		l := &limiter{status: http.StatusForbidden, accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
+			asked++
+			h.Set("X-RateLimit-Limit", "500000")
+			h.Set("X-RateLimit-Remaining", strconv.Itoa(500000-asked))
+			h.Set("X-RateLimit-Reset", strconv.FormatInt(end.Unix(), 10))
+			h.Set("X-RateLimit-Resource", "core")
+			ok := hidden.take(now)
+			if !ok {
+				h.Set("Retry-After", "10")
+			}
+			return ok
+		}}
+		l.ask(t, 2*time.Minute, site)
+		if l.accepted < 800 || l.refused > 20 {
+			t.Errorf("%d accepted of 960, %d refused", l.accepted, l.refused)
+		}
+	})
 }

@@ -50,8 +50,12 @@ type ledger struct {
 	kept     bool          // the last unit before this epoch was kept to see whether the next is
 	longer   bool          // a window was longer than had been inferred
 	zeros    int           // resets of 0 in a row
+	whole    int64         // the most that was ever said to be left
 	blind    time.Duration // how long to wait where nothing is left and no reset named …
 	proven   time.Duration // … a wait that was too short …
+	enough   time.Duration // … one that was long enough …
+	waits    int           // … so many in a row …
+	patience int           // … and how many there are to be before a shorter one is tried …
 	dry      time.Time     // … and since when nothing has been left
 	usual    time.Duration // how long answers take: recently, in the mean …
 	least    time.Duration // … the quickest, for long …
@@ -306,9 +310,13 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	}
 	l.stated, l.saidOf = true, max(l.saidOf, c.sent)
 	if r > 0 {
-		if start.After(l.dry) { // else it was counted before there was nothing
+		if !l.dry.IsZero() && start.After(l.dry) { // else it was counted before there was nothing
+			if l.blind > 0 {
+				l.waited(r)
+			}
 			l.dry = time.Time{}
 		}
+		l.whole = max(l.whole, r)
 		return capped
 	}
 	return l.hearNothingLeft(now, p, &s, atMost) || capped

@@ -1,6 +1,7 @@
 package heed_test
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -18,6 +19,7 @@ type limiter struct {
 	accepts           func(r *http.Request, now time.Time, h http.Header) bool
 	way               time.Duration // there and, as long, back; on top of a little
 	uneven            *rand.Rand    // nil: that is always as little
+	status            int           // of a refusal; 0: 429
 	accepted, refused int
 }
 
@@ -30,7 +32,7 @@ func (l *limiter) RoundTrip(r *http.Request) (*http.Response, error) {
 		l.accepted++
 	} else {
 		l.refused++
-		resp.StatusCode = http.StatusTooManyRequests
+		resp.StatusCode = cmp.Or(l.status, http.StatusTooManyRequests)
 	}
 	l.mu.Unlock()
 	time.Sleep(l.little() + l.way)
@@ -187,4 +189,28 @@ func TestTightestOfSeveralQuotasIsNotTakenForAnother(t *testing.T) {
 			return ok
 		}
 	})
+}
+
+// The first refusal tells how long the second limit's window is, where all that was
+// accepted before is what it lets through.
+func TestWindowThatRefusalsTellOfIsKnownFromTheFirstOneOn(t *testing.T) {
+	for phase := range 10 {
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(time.Duration(phase)*100*time.Millisecond + 37*time.Millisecond)
+			long := &window{quota: 50, length: 5 * time.Second}
+			l := showsOne(&window{quota: 15, length: time.Second}, long)
+			accepts := l.accepts
+			l.accepts = func(r *http.Request, now time.Time, h http.Header) bool {
+				ok := accepts(r, now, h)
+				if !ok {
+					h.Set("Retry-After", strconv.Itoa(int(time.Unix(1+long.end.Unix(), 0).Sub(now)/time.Second)))
+				}
+				return ok
+			}
+			l.ask(t, 20*time.Second, site)
+			if l.accepted < 198 || l.refused > 2 {
+				t.Errorf("phase %d: %d accepted of 200, %d refused", phase, l.accepted, l.refused)
+			}
+		})
+	}
 }

@@ -24,7 +24,7 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 	before := b.began
 	fresh := b.event(now, pm.start) && !pm.doubted
 	hint := hintOf(a, o.limits.IgnoreHeaders)
-	limit := l == nil && !p.explains(pm, a) && p.suspects(now, pm, status)
+	limit := (l == nil || p.only(l)) && !p.explains(now, pm, a) && p.suspects(now, pm, status)
 	switch {
 	case !limit:
 	case p.learner.late(pm):
@@ -89,13 +89,12 @@ func (p *partition) asked(now time.Time, pm *Permit, a *Announcement, l *lane) {
 // explains reports whether a refusal is what an announced policy foretold, so
 // that there is nothing to learn. One that says nothing of it turns away who went first
 // after all was used up: it is not back yet.
-func (p *partition) explains(pm *Permit, a *Announcement) bool {
+func (p *partition) explains(now time.Time, pm *Permit, a *Announcement) bool {
 	if p.origin.limits.IgnoreHeaders {
 		return false
 	}
 	for i := range pm.charges {
-		if c := &pm.charges[i]; c.slot.source == SourceAnnounced && c.slot.terms.Window > 0 && c.slot.ledger.awaits(c) {
-			c.slot.ledger.notYet()
+		if c := &pm.charges[i]; c.slot.source == SourceAnnounced && c.slot.ledger.awaits(c) && c.slot.ledger.notYet(now, &c.slot.terms) {
 			return true
 		}
 	}
@@ -105,6 +104,12 @@ func (p *partition) explains(pm *Permit, a *Announcement) bool {
 		}
 	}
 	return len(a.Violated) > 0
+}
+
+// only reports whether no other budgets are known than those of a lane: what it is
+// refused for holds all requests then, as far as is known.
+func (p *partition) only(l *lane) bool {
+	return !slices.ContainsFunc(p.slots, func(s *slot) bool { return !s.holds(l) })
 }
 
 // hintOf returns how long a refusal asks to wait; 0: it does not say. What

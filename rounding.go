@@ -54,10 +54,19 @@ func (l *ledger) turnedTooSoon(now time.Time, c *charge, p *Policy, s *statement
 }
 
 // notYet takes in that it was not, at the reset that was named: that was rounded down,
-// or more than one reset brings it back.
-func (l *ledger) notYet() {
-	l.piecemeal = l.piecemeal || l.down > 0
-	l.roundsDown()
+// or more than one reset brings it back. Where none was named, it was too soon. It reports
+// false where there was none to wait for.
+func (l *ledger) notYet(now time.Time, p *Policy) bool {
+	switch {
+	case p.Window > 0:
+		l.piecemeal = l.piecemeal || l.down > 0
+		l.roundsDown()
+	case l.blind > 0 && !l.dry.IsZero():
+		l.closed = latest(l.closed, now.Add(l.blindWait(now, true, true)))
+	default:
+		return false
+	}
+	return true
 }
 
 // roundsDown takes in that the origin was caught rounding a reset down. It is taken to

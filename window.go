@@ -96,12 +96,30 @@ func (l *learner) trip() time.Duration { return time.Duration(l.crowd.trip() * f
 
 // roundTime is the longest time up to d that windows mostly have; 0: none.
 func roundTime(d time.Duration) (round time.Duration) {
-	for _, unit := range []time.Duration{time.Second, time.Minute, time.Hour} {
-		for _, n := range []time.Duration{1, 5, 10, 15, 30, 60} {
-			if n*unit <= d {
-				round = n * unit
-			}
+	for _, t := range roundTimes {
+		if t <= d {
+			round = t
 		}
 	}
 	return round
 }
+
+// nextRoundTime is the shortest time from d on that windows mostly have; d where there is none.
+func nextRoundTime(d time.Duration) time.Duration {
+	for _, t := range roundTimes {
+		if t >= d {
+			return t
+		}
+	}
+	return d
+}
+
+// roundTimes are those that windows mostly have.
+var roundTimes = func() (all []time.Duration) {
+	for _, unit := range []time.Duration{time.Second, time.Minute, time.Hour} {
+		for _, n := range []time.Duration{1, 5, 10, 15, 30} {
+			all = append(all, n*unit)
+		}
+	}
+	return append(all, 60*time.Hour)
+}()

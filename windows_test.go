@@ -51,6 +51,24 @@ func TestWindowsShorterThanTheirResetsSayAreUsedUp(t *testing.T) {
 	})
 }
 
+// Where resets are rounded to as much as windows are long, nothing goes for a window
+// after the last unit, whenever that goes: it costs the least where all go at once.
+func TestWindowsAsShortAsResetsAreRoundedToAreUsedUp(t *testing.T) {
+	for _, alg := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.FixedWindowByClock} {
+		for _, trip := range []time.Duration{time.Millisecond, 20 * time.Millisecond} {
+			for phase := time.Duration(0); phase < time.Second; phase += 300 * time.Millisecond {
+				tally, _ := load{heedtest.Config{
+					Algorithm: alg, Policies: []heedtest.Policy{{Quota: 10, Window: time.Second}},
+					Dialect: heedtest.XRateLimit, Latency: heedtest.RoundTrip(trip), Phase: phase,
+				}, 16, 60, nil}.play(t)
+				if tally.Refused > 0 || tally.Accepted < 560 {
+					t.Errorf("%s, %v, %v: %d accepted of 600, %d refused", alg, trip, phase, tally.Accepted, tally.Refused)
+				}
+			}
+		}
+	}
+}
+
 // The quota is back when nothing was sent for as long as a window: every request puts
 // that off. gin-rate-limit counts so.
 func TestQuotaWhoseReturnEveryRequestPutsOffIsUsedUp(t *testing.T) {
