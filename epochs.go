@@ -124,7 +124,7 @@ func (l *ledger) noticeReset(now, start time.Time, c *charge, p *Policy, s state
 		if s.remaining-l.most-int64(steadily) < p.Quota/4 { // a new count begins of what has come back steadily
 			return
 		}
-		l.shape, l.fillsUp, l.streak = shapeReset, false, 0
+		l.shape, l.fillsUp, l.streak, l.counter = shapeReset, false, 0, counter{}
 	}
 	l.gains = 0
 	l.shorten(now, p, s.grain)
