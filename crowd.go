@@ -99,7 +99,7 @@ func (p *partition) learnInFlight(now time.Time) {
 	s := newSlot(Policy{Name: learnedPolicy, Quota: c.guess, Unit: UnitConcurrentRequests}, SourceLearned)
 	p.slots = append(p.slots, s)
 	p.charge(now, s)
-	p.opening.restart(now) // if it is a rate after all, that shows with few in flight
+	p.opening.restartWarily(now) // it may be a rate after all
 	p.news = true
 	p.emit(Event{Kind: EventLearned, Time: now, Policy: learnedPolicy, Quota: c.guess, Unit: UnitConcurrentRequests, Learned: true, Remaining: -1})
 }

@@ -393,6 +393,25 @@ func TestRateThatLooksLikeACapInFlightIsFound(t *testing.T) {
 	}
 }
 
+// While an answer is on its way some of a bucket comes back, so that one request alone
+// is accepted after many were refused, as where too many are in flight. To
+// find out that it is a rate must not cost as many refusals again.
+func TestRateBehindLongRoundTripsIsNotTakenForACapInFlight(t *testing.T) {
+	const windows, quota = 20, 50
+	c := heedtest.Config{
+		Algorithm: heedtest.TokenBucket, Policies: []heedtest.Policy{{Quota: quota, Window: 5 * time.Second}}, Latency: heedtest.RoundTrip(500 * time.Millisecond),
+		Dialect: heedtest.RetryAfterOnly, RetryAfter: heedtest.RetryAfter{Mode: heedtest.RetryAfterShort},
+	}
+	tally, state := load{c, 1000, windows, nil}.play(t)
+	t.Logf("%d accepted, %d refused, learned %+v", tally.Accepted, tally.Refused, learned(state))
+	if first := int64(55); tally.Refused > first+25 {
+		t.Errorf("%d refused, want at most %d at the first refusal and 25 later", tally.Refused, first)
+	}
+	if tally.Accepted < windows*quota*9/10 {
+		t.Errorf("%d accepted of %d", tally.Accepted, windows*quota)
+	}
+}
+
 // A wait that is named does not make a rate of it.
 func TestCapInFlightIsFoundThoughItsRefusalsNameAWait(t *testing.T) {
 	const trip = 50 * time.Millisecond

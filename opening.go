@@ -19,6 +19,8 @@ type opening struct {
 	double  int           // limit at the end of the present round …
 	round   time.Time     // … which began here
 	quick   time.Duration // the quickest answer
+	wary    bool          // what it opens up to is a guess: a step takes more than one good answer …
+	good    int           // … and so many came since the latest one
 }
 
 // wideOpen is the number of unanswered requests at which an opening has
@@ -29,6 +31,7 @@ const (
 	nearBy       = 5 * time.Millisecond  // round trips shorter than this are
 	leastRound   = 20 * time.Millisecond // how long a round takes there, at least …
 	leastInTrips = 200                   // … or so many of the quickest round trips, where that is less
+	goodSteps    = 4                     // good answers that a step of a wary opening takes, from so many in flight on
 )
 
 // start begins anew with one request. An opening that waits for its first
@@ -49,6 +52,14 @@ func (o *opening) meet(now time.Time) {
 // restart begins anew with one request whatever was under way.
 func (o *opening) restart(now time.Time) {
 	*o = opening{limit: 1, serial: o.serial + 1, since: now}
+}
+
+// restartWarily is restart where the requests in flight are not known to be what was
+// refused. A quarter more in each round shows a rate with few in flight, for what they
+// exceed it by is what will be refused.
+func (o *opening) restartWarily(now time.Time) {
+	o.restart(now)
+	o.wary = true
 }
 
 // free reports whether another request may go unanswered; else it returns the
@@ -104,9 +115,16 @@ func (o *opening) well(now, start time.Time, serial uint32, told bool) {
 		o.limit = 0
 		return
 	}
-	if !o.rushes(now) {
+	if !o.hesitates() && !o.rushes(now) {
 		o.step(now)
 	}
+}
+
+// hesitates reports whether a wary opening waits for more good answers before it takes
+// another step.
+func (o *opening) hesitates() bool {
+	o.good++
+	return o.wary && o.limit >= goodSteps && o.good < goodSteps
 }
 
 // rushes reports whether on first contact another round would begin too soon
@@ -126,7 +144,7 @@ func (o *opening) rushes(now time.Time) bool {
 // many after each round, and never more than were answered well.
 func (o *opening) step(now time.Time) {
 	o.limit++
-	o.since, o.used = now, false
+	o.since, o.used, o.good = now, false, 0
 	if o.limit >= wideOpen {
 		o.limit = 0
 	}
