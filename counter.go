@@ -1,49 +1,199 @@
 package heed
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
-// A counter finds out whether an origin keeps no more than two counts, of the present
-// window and of the one before, and takes the units of that to have been used evenly: of these
-// as many are still in use as there is left of the present window. What is left then
-// grows at the pace of the window before.
+// A counter follows an origin that keeps no more than two counts, of the present window
+// and of the one before, and takes the units of that to have been used evenly: of these
+// as many are still in use as there is left of the present window. What comes back in a
+// window is then known when it begins: all that was not left at the end of the one before,
+// evenly. What is not used of it by the end of the window is lost.
 type counter struct {
-	end    time.Time // of the present window, as it was named first
-	said   int64     // units of requests answered when the origin spoke last
-	before int64     // units of the window before …
-	mark   int64     // … and of all windows before the present one
-	fits   int       // answers in a row that fit that, and nothing else …
-	since  time.Time // … and when the first of them came
+	window     time.Duration // that all this is about
+	known      bool          // the origin was found to count like that …
+	blunt      bool          // … but names the end of the window where nothing is left
+	ends, last time.Time     // the present window ends between these
+	said       int64         // units of requests answered when the origin spoke last …
+	at         time.Time     // … when that was …
+	of         time.Time     // … when the request went that had it say so …
+	used       int64         // … and how much of the quota was in use
+	before     float64       // units used in the window before …
+	own        float64       // … those of them that this process used …
+	mark       int64         // … and what it used in all windows before the present one
+
+	fits                    int       // answers in a row, in one window, that fit that …
+	from                    time.Time // … when the first of them came …
+	bucket                  bool      // … whether all fit a bucket too …
+	counter, sliding, fixed bounds    // … and what is left beside this process's own use, if it is that, a sliding window or a fixed one
+}
+
+// bounds are those of a number that several answers are to agree on.
+type bounds struct{ least, most float64 }
+
+func (b *bounds) narrow(least, most float64) {
+	b.least, b.most = max(b.least, least), min(b.most, most)
+}
+
+// contradict reports whether the answers differ by more than rounding and one or two
+// requests of others explain, and so many more of them.
+func (b *bounds) contradict(more int64) bool { return b.least > b.most+2+float64(more) }
+
+// twoCounts reports whether the origin was found to keep two counts.
+func (l *ledger) twoCounts() bool {
+	return l.shape == shapeRefill && l.counter.known && !l.counter.blunt
+}
+
+// counted reports whether it was, and what they are is known still.
+func (l *ledger) counted(now time.Time, p *Policy) bool {
+	return l.twoCounts() && now.Sub(l.said) < p.Window
 }
 
 // learnCounter takes in what the answer to c says is left.
 func (l *ledger) learnCounter(now, start time.Time, c *charge, p *Policy, s *statement, r int64) {
 	k, w := &l.counter, p.Window
-	if l.shape == shapeRefill || l.elastic || s.reset < 0 || s.refused || w <= 0 || p.Quota <= 0 {
+	if l.elastic || w <= 0 || p.Quota <= 0 || p.Unit == UnitContentBytes { // what a body holds is told too late
 		return
 	}
-	silent := max(l.answered-c.n-k.said, 0)
-	k.said = l.answered
-	if gap := start.Add(s.reset).Sub(k.end); gap > w/2 { // another window, however late the answer is
-		mark := l.answered - c.n
-		if *k = (counter{end: now.Add(s.reset), said: k.said, mark: mark, before: mark - k.mark}); gap-w > w/2 || silent > p.Quota/20 {
-			k.before = 0
+	if k.window != w {
+		*k = counter{window: w}
+	}
+	if r > 0 && !s.refused && s.reset > s.resolution && w > 4*s.resolution { // else it names no end of a window for certain
+		if !l.hearTurn(now, start, c, s) {
+			return
+		}
+		if !l.twoCounts() {
+			l.weigh(now, start, c, p, s, r)
 		}
 	}
-	used := l.answered - k.mark
-	still := float64(k.before) * min(s.reset.Seconds()/w.Seconds(), 1)
-	off := 2 + float64(l.sent-l.answered) + float64(k.before)*s.resolution.Seconds()/w.Seconds()
-	counted := float64(p.Quota-used) - still
-	sliding := float64(p.Quota - l.own.used(now, w))
-	near := func(a, b, off float64) bool { return a-b <= off && b-a <= off }
-	switch {
-	case still <= 2*off || near(counted, sliding, 2*off): // that would look alike
-	case !near(float64(r), counted, off):
-		k.fits = 0
-	case k.fits == 0:
-		k.fits, k.since = 1, now
-	default:
-		if k.fits++; k.fits >= convinced && now.Sub(k.since) >= w/20 {
-			l.shape = shapeRefill
+	if l.twoCounts() {
+		still := k.own * min(max(k.last.Sub(start).Seconds(), 0)/w.Seconds(), 1)
+		l.hearForeign(p.Quota - r - 1 - (l.sent - k.mark) - int64(still))
+	}
+	k.said, k.at, k.of, k.used = l.answered, middle(start, now), start, p.Quota-r
+}
+
+// hearTurn follows when the present window ends, and counts what was used in it once it has.
+// It reports whether the answer is about the present one.
+func (l *ledger) hearTurn(now, start time.Time, c *charge, s *statement) bool {
+	k, w := &l.counter, l.counter.window
+	ends, last := start.Add(s.reset-s.resolution), now.Add(s.reset+s.resolution)
+	mark := l.answered - c.n
+	switch turns := middle(ends, last).Sub(middle(k.ends, k.last)).Round(w) / w; {
+	case turns == 0:
+		k.ends, k.last = latest(k.ends, ends), soonest(k.last, last)
+	case turns == 1:
+		k.own = float64(mark - k.mark)
+		k.before = max(k.own, float64(k.used)-k.gone(k.at))
+		if mark-k.said > int64(k.before/20) && !k.known { // the origin was silent meanwhile: nobody knows when they were used
+			k.own = 0
 		}
+		k.mark, k.fits = mark, 0
+		// It turned between the latest two answers.
+		k.ends, k.last = latest(k.ends.Add(w), latest(k.of.Add(w), ends)), soonest(k.last.Add(w), soonest(now.Add(w), last))
+	case turns < 0 && now.Before(k.last): // a late answer
+		return false
+	default:
+		k.ends, k.last, k.mark, k.before, k.own, k.fits = ends, last, mark, 0, 0, 0
+	}
+	if k.last.Before(k.ends) { // it is not the end of a window that is named
+		k.ends, k.last, k.fits = ends, last, 0
+		if !k.known {
+			k.own = 0
+		}
+	}
+	return true
+}
+
+// weigh holds an answer against what those before it in the same window said. If two counts
+// are kept, what is left and this process's own use make up a sum that rises with the time,
+// as steadily as this process used the window before. In a fixed window that stays the
+// same, in a sliding one it rises with each unit that went a window ago, and in a bucket the
+// reset moves with what is left.
+func (l *ledger) weigh(now, start time.Time, c *charge, p *Policy, s *statement, r int64) {
+	k := &l.counter
+	if k.own < fewUnits {
+		return
+	}
+	rate := k.own / p.Window.Seconds()
+	used := l.own.used(now, p.Window)
+	still := l.own.between(now.Add(l.inferred-p.Window), start) + c.n // a window that slides has not given them back
+	least, most := float64(r+c.answered+c.n), float64(r+l.sent)
+	if l.ordered >= convinced {
+		least, most = float64(r+c.sent), float64(r+c.sent)
+	}
+	for range 2 {
+		if k.fits == 0 {
+			all := bounds{math.Inf(-1), math.Inf(1)}
+			k.from, k.counter, k.sliding, k.fixed, k.bucket = now, all, all, all, true
+		}
+		k.counter.narrow(least-now.Sub(k.from).Seconds()*rate, most-start.Sub(k.from).Seconds()*rate)
+		k.fixed.narrow(least, most)
+		k.sliding.narrow(float64(r+still), float64(r+max(used, c.used)))
+		if !k.counter.contradict(0) {
+			break
+		}
+		k.fits = 0
+	}
+	if up, down := s.fills(p); !up && !down {
+		k.bucket = false
+	}
+	k.fits++
+	long := now.Sub(k.from) > k.last.Sub(k.ends) // a reset that every answer puts off would show
+	if long && k.fits >= convinced && !k.bucket && k.fixed.contradict(0) && k.sliding.contradict(l.foreign/8) {
+		l.shape, k.known = shapeRefill, true
+		l.foreign, l.others, l.appetite, l.othersSeen = 0, 0, 0, false
+		l.down, l.caught = 0, 0 // little was back at a reset: that it was rounded down did not follow
 	}
 }
+
+// fewUnits are too few in a window to tell by how they come back.
+const fewUnits = 5
+
+// gone is how much of the window before is no longer in use at the end of the present one,
+// but was at an instant.
+func (k *counter) gone(at time.Time) float64 {
+	return max(k.last.Sub(at).Seconds(), 0) * k.before / k.window.Seconds()
+}
+
+// hearEnd takes in that nothing is left until an instant. Where that is the end of the
+// window, not when a unit is back, to run empty costs more than what is left over.
+func (k *counter) hearEnd(at time.Time) {
+	if k.known && !at.Before(k.ends) && !at.After(k.last) {
+		k.blunt = true
+	}
+}
+
+// present is how many units will have been used in the present window at its end, if no more are.
+func (l *ledger) present() float64 {
+	k := &l.counter
+	return max(float64(l.answered-k.mark), float64(k.used)-k.gone(k.at))
+}
+
+// comes returns how many units come back from one instant to another.
+func (l *ledger) comes(from, to time.Time, p *Policy) float64 {
+	if !l.counted(to, p) {
+		return to.Sub(from).Seconds() * l.refill(to, p)
+	}
+	k := &l.counter
+	end := latest(soonest(k.last, to), from)
+	return (end.Sub(from).Seconds()*k.before + to.Sub(end).Seconds()*l.present()) / p.Window.Seconds()
+}
+
+// awaited is how long it takes until so many units have come back, or a window, if that is
+// less: by then more is known.
+func (l *ledger) awaited(now time.Time, n float64, p *Policy) time.Duration {
+	wait, w := n/l.refill(now, p), p.Window.Seconds()
+	if l.counted(now, p) {
+		k := &l.counter
+		end := max(k.last.Sub(now).Seconds(), 0)
+		if wait = n * w / k.before; wait > end {
+			wait = end + (n*w-end*k.before)/l.present()
+		}
+	}
+	return nanoseconds(min(wait, w)*1e9) + 1
+}
+
+// middle is the instant half-way between two.
+func middle(a, b time.Time) time.Time { return a.Add(b.Sub(a) / 2) }

@@ -2,6 +2,7 @@ package heed_test
 
 import (
 	"context"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -65,5 +66,80 @@ func TestSlidingWindowIsUsedUpWhereItsResetIsThatOfTheNewestRequest(t *testing.T
 		if want := policy.Quota * windows * 97 / 100; tally.Accepted < want || tally.Refused > 0 {
 			t.Errorf("%d in %v: %d accepted, %d refused, want at least %d and none", policy.Quota, policy.Window, tally.Accepted, tally.Refused, want)
 		}
+	}
+}
+
+// What comes back in a window of a counter of two windows is what was used in the one
+// before, evenly: known exactly, it is used up but for the unit that stays.
+func TestCounterOfTwoWindowsIsUsedUpWhicheverWayItsResetsAreRounded(t *testing.T) {
+	const windows, seeds = 20, 4
+	policy := heedtest.Policy{Quota: 50, Window: 5 * time.Second}
+	for _, rounding := range []heedtest.Rounding{heedtest.RoundUp, heedtest.RoundDown} {
+		for _, latency := range []heedtest.Latency{heedtest.RoundTrip(50 * time.Millisecond), heedtest.HeavyTail(30*time.Millisecond, 1.7, 5*time.Second, 1)} {
+			var accepted, refused int64
+			for seed := range seeds {
+				tally, _ := load{heedtest.Config{
+					Algorithm: heedtest.SlidingCounter, Rounding: rounding, Policies: []heedtest.Policy{policy},
+					Phase: time.Duration(seed) * 1370 * time.Millisecond, Latency: latency,
+				}, 16, windows, nil}.play(t)
+				accepted, refused = accepted+tally.Accepted, refused+tally.Refused
+			}
+			t.Logf("rounded %v: %d accepted of %d, %d refused", rounding, accepted, seeds*windows*policy.Quota, refused)
+			if want := seeds * windows * policy.Quota * 957 / 1000; accepted < want || refused > seeds {
+				t.Errorf("rounded %v: %d accepted, %d refused, want at least %d and at most %d", rounding, accepted, refused, want, seeds)
+			}
+		}
+	}
+}
+
+// An empty counter names the end of a window: that is no reason to keep it from
+// running empty, for what is left at the end is lost.
+func TestCounterOfTwoWindowsIsUsedUpAfterItsQuotaWasCut(t *testing.T) {
+	const windows = 10
+	policy := heedtest.Policy{Quota: 1000, Window: time.Minute}
+	cut := policy
+	cut.Quota /= 5
+	var low, high int64
+	load{heedtest.Config{Algorithm: heedtest.SlidingCounter, Policies: []heedtest.Policy{policy}, Latency: heedtest.RoundTrip(5 * time.Millisecond)}, 16, 8 + 2*windows,
+		func(o *heedtest.Origin, _ *heed.Registry) {
+			time.Sleep(4*policy.Window + 20*time.Second)
+			for _, p := range []heedtest.Policy{cut, policy} {
+				o.SetPolicies(p)
+				time.Sleep(2 * policy.Window)
+				before := o.Tally().Accepted
+				time.Sleep((windows - 1) * policy.Window)
+				low, high = high, o.Tally().Accepted-before
+			}
+		}}.play(t)
+	t.Logf("%d and %d accepted of %d and %d", low, high, (windows-1)*cut.Quota, (windows-1)*policy.Quota)
+	if low < (windows-1)*cut.Quota*97/100 || high < (windows-1)*policy.Quota*98/100 {
+		t.Errorf("%d and %d accepted of %d and %d", low, high, (windows-1)*cut.Quota, (windows-1)*policy.Quota)
+	}
+}
+
+// What is left over for others must be little: nobody gets what is left at the end.
+func TestCounterOfTwoWindowsIsUsedUpBesideOthers(t *testing.T) {
+	const windows, quota, share, seeds = 20, 100, 20, 4
+	var wanted, served, accepted, refused int64
+	for seed := range uint64(seeds) {
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.SlidingCounter, Policies: []heedtest.Policy{{Quota: quota, Window: 10 * time.Second}}, Latency: heedtest.RoundTrip(5 * time.Millisecond),
+			Phase: time.Duration(seed) * 2300 * time.Millisecond,
+		}, 16, windows, func(o *heedtest.Origin, _ *heed.Registry) {
+			rng := rand.New(rand.NewPCG(seed, 1))
+			for range windows*share - 10 {
+				time.Sleep(time.Duration((0.5 + rng.Float64()) * float64(10*time.Second/share)))
+				wanted++
+				if o.Take(1) {
+					served++
+				}
+			}
+		}}.play(t)
+		accepted, refused = accepted+tally.Accepted, refused+tally.Refused
+	}
+	left := seeds*windows*quota - wanted
+	t.Logf("%d of %d served, %d accepted of the %d left, %d refused", served, wanted, accepted, left, refused)
+	if served < wanted*99/100 || accepted < left*97/100 || refused > 5*seeds {
+		t.Errorf("%d of %d served, %d accepted of the %d left, %d refused", served, wanted, accepted, left, refused)
 	}
 }

@@ -6,6 +6,9 @@ import "time"
 // the answer says or, where it does not, as it is likely to last. It reports whether that
 // is longer than atMost.
 func (l *ledger) hearNothingLeft(now time.Time, p *Policy, s *statement, atMost time.Duration) (capped bool) {
+	if s.reset > p.Window/4 {
+		l.counter.hearEnd(now.Add(s.reset))
+	}
 	switch {
 	case l.shape != shapeRefill:
 	case s.reset > max(p.Window/4, 2*s.resolution):
@@ -33,7 +36,7 @@ func (l *ledger) hearNothingLeft(now time.Time, p *Policy, s *statement, atMost 
 	case l.shape == shapeRefill && s.refused:
 		wait = l.lumpGap(p)
 	case l.shape == shapeRefill:
-		wait = nanoseconds(1e9 / l.refill(now, p))
+		wait = l.awaited(now, 1, p)
 	case p.Window > 0 && l.shape == shapeReset && !l.begun.IsZero():
 		wait = l.lapses(p).Sub(now)
 	case p.Window > 0:

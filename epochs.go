@@ -140,7 +140,7 @@ func (l *ledger) noticeReset(now, start time.Time, c *charge, p *Policy, s state
 		if !sudden { // a new count begins of what has come back steadily
 			return
 		}
-		l.shape, l.fillsUp, l.streak = shapeReset, false, 0
+		l.shape, l.fillsUp, l.streak, l.counter = shapeReset, false, 0, counter{}
 	}
 	l.shorten(now, p, s.grain)
 	l.turned(start, c)

@@ -157,6 +157,10 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 	return room
 }
 
+// aQuarter of a unit more than is needed is waited for where what comes back is known exactly:
+// what is left is told in whole units, and one too few says that nothing is.
+const aQuarter = 0.25
+
 // free returns the instant from which n units may be sent, as far as is
 // known now; false where that depends on answers still to come. pressed says
 // that others wait behind.
@@ -174,11 +178,13 @@ func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Tim
 			n++
 		}
 		missing := float64(n) - l.refilled(now.Add(l.onTheWay()), p)
+		if pressed && l.twoCounts() {
+			missing += aQuarter + math.Floor(l.meanwhile(now, p))
+		}
 		if missing <= 0 {
 			return now, true
 		}
-		wait := min(missing/l.refill(now, p), p.Window.Seconds()) // by then more is known
-		return now.Add(nanoseconds(wait*1e9) + 1), true
+		return now.Add(l.awaited(now, missing, p)), true
 	}
 	if room >= n {
 		return l.lastUnit(now, p), true

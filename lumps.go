@@ -16,7 +16,7 @@ const lumpy = 2
 
 // inLumps reports whether units come back in lumps.
 func (l *ledger) inLumps() bool {
-	return l.lumps.stuck >= lumpy && l.shape == shapeRefill && l.stated && l.told() && !l.othersSeen
+	return l.lumps.stuck >= lumpy && l.shape == shapeRefill && !l.twoCounts() && l.stated && l.told() && !l.othersSeen
 }
 
 // nextLump returns when more should have come back: for the last unit, where the origin

@@ -20,7 +20,7 @@ func (l *ledger) noticeOthers(now time.Time, p *Policy, c *charge, r int64, refu
 	if c.sent < l.saidOf || d <= 0 {
 		return
 	}
-	if l.shape == shapeSliding {
+	if l.shape == shapeSliding || l.twoCounts() {
 		l.othersSeen = float64(l.foreign) > float64(p.Quota)*othersMatter
 		return
 	}
@@ -79,11 +79,15 @@ func (l *ledger) shared(now time.Time) int64 {
 
 // seen returns how many units are left as the origin's latest word and this
 // process's own use since tell.
-func (l *ledger) seen(now time.Time, p *Policy) int64 {
+func (l *ledger) seen(now time.Time, p *Policy) float64 {
 	if l.shape == shapeSliding && now.Sub(l.said) < p.Window {
-		return l.base - l.own.used(now, p.Window)
+		return float64(l.base - l.own.used(now, p.Window))
 	}
-	return l.room(now, p)
+	if l.othersSeen && l.counted(now, p) { // what else comes back the others use
+		k := &l.counter
+		return float64(l.left) + l.part + k.own*now.Sub(k.of).Seconds()/p.Window.Seconds()
+	}
+	return float64(l.room(now, p))
 }
 
 // reserve is how many units of a sliding window are kept for what others take
@@ -94,7 +98,21 @@ func (l *ledger) reserve(now time.Time, p *Policy) int64 {
 	if foreign < othersMatter*float64(p.Quota) {
 		return 0
 	}
-	return int64(max(1, 4*foreign/float64(p.Quota)) + foreign*2*l.quickest.Seconds()/p.Window.Seconds())
+	return int64(max(1, 4*foreign/float64(p.Quota)) + l.meanwhile(now, p))
+}
+
+// meanwhile is how many units others take in two round trips.
+func (l *ledger) meanwhile(now time.Time, p *Policy) float64 {
+	return float64(l.foreignNow(now, p)) * 2 * l.quickest.Seconds() / p.Window.Seconds()
+}
+
+// berth is below how many units left one who shares a quota of which two counts are kept
+// slows down: three or a fortieth of it, or four for each quarter that others use, and what they
+// take in two round trips. What is left in the end is lost, and so it is little; but as many
+// processes as there are must find some of it.
+func (l *ledger) berth(now time.Time, p *Policy) float64 {
+	quarters := 4 * float64(l.foreignNow(now, p)) / float64(p.Quota)
+	return max(3, float64(p.Quota)/40, 4*quarters) + l.meanwhile(now, p)
 }
 
 // foreignNow is how much of a sliding window others are taken to use: nothing
@@ -104,4 +122,14 @@ func (l *ledger) foreignNow(now time.Time, p *Policy) int64 {
 		return 0
 	}
 	return l.foreign
+}
+
+// hearForeign takes in how much of a quota others are seen to use, at least: less
+// than was seen before is not believed at once.
+func (l *ledger) hearForeign(seen int64) {
+	if seen = max(seen, 0); seen >= l.foreign {
+		l.foreign = seen
+	} else {
+		l.foreign -= (l.foreign - seen + 7) / 8
+	}
 }

@@ -103,7 +103,7 @@ func (l *ledger) onTheWay() time.Duration {
 
 // refilled is what is left at an instant where units come back steadily.
 func (l *ledger) refilled(at time.Time, p *Policy) float64 {
-	return float64(l.left) + l.part + at.Sub(l.said).Seconds()*l.refill(at, p)
+	return float64(l.left) + l.part + l.comes(l.said, at, p)
 }
 
 // learnOrder notices whether answers come in the order of their requests: then
@@ -128,7 +128,11 @@ func (l *ledger) hearRefill(now time.Time, p *Policy, c *charge, r, least int64)
 		l.lumps.gained = now
 	}
 	l.most = max(r-(l.sent-c.sent), least)
-	left := min(max(l.refilled(now, p), float64(least)), float64(l.most))
+	most := float64(l.most)
+	if l.twoCounts() && !l.othersSeen { // what is left is told in whole units
+		most += 1 - 1e-9
+	}
+	left := min(max(l.refilled(now, p), float64(least)), most)
 	whole := math.Floor(left)
 	l.left, l.part = int64(whole), left-whole
 }

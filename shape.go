@@ -72,11 +72,7 @@ func (l *ledger) learnShape(now, start time.Time, c *charge, p *Policy, r int64,
 	if l.ordered < convinced {
 		used += l.sent - c.sent
 	}
-	if seen := max(p.Quota-used-r, 0); seen >= l.foreign {
-		l.foreign = seen
-	} else {
-		l.foreign -= (l.foreign - seen + 7) / 8 // it is a lower bound: do not forget it at once
-	}
+	l.hearForeign(p.Quota - used - r)
 	// Only what went before the last reset speaks for sliding: a reset would have
 	// brought it back.
 	before := l.own.between(now.Add(l.inferred-p.Window), l.last)

@@ -108,20 +108,22 @@ func (s *slot) pace(now time.Time, waiting int64, sm *Smoothing) float64 {
 // nothing left for them.
 func (s *slot) makeWay(now time.Time, velocity, rate float64) float64 {
 	l, p := &s.ledger, &s.terms
-	left := float64(l.seen(now, p))
+	left := l.seen(now, p)
 	share := left / float64(p.Quota)
 	least := float64(p.Quota) / p.Window.Seconds() / 100
 	if !l.othersSeen {
-		if l.shape == shapeRefill && l.fillsUp {
+		if l.shape == shapeRefill && l.fillsUp && !l.twoCounts() {
 			return max(min(velocity, greedy*share)*rate, least)
 		}
 		return velocity * rate
 	}
 	rate *= min(velocity, 1)
-	switch l.shape {
-	case shapeSliding:
+	switch {
+	case l.twoCounts():
+		rate *= min(left/l.berth(now, p), 1)
+	case l.shape == shapeSliding:
 		rate *= min(left/max(3, float64(p.Quota)/40+float64(l.reserve(now, p))), 1)
-	case shapeRefill:
+	case l.shape == shapeRefill:
 		rate *= min(modest*share, 1)
 	}
 	return max(rate, least)
