@@ -34,6 +34,8 @@ func (l *ledger) hearNothingLeft(now time.Time, p *Policy, s *statement, atMost 
 		wait = l.lumpGap(p)
 	case l.shape == shapeRefill:
 		wait = nanoseconds(1e9 / l.refill(now, p))
+	case p.Window > 0 && l.shape == shapeReset && !l.begun.IsZero():
+		wait = l.lapses(p).Sub(now)
 	case p.Window > 0:
 		wait = p.Window
 		if at, ok := l.own.back(now, 1, p.Window); ok {

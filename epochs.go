@@ -5,8 +5,9 @@ import "time"
 // until returns the instant at which what is known of this epoch runs out;
 // zero where nothing says when. The reset was named by an answer that was on its
 // way back, and the request that goes next will be on its way there: both
-// together take no less than the quickest round trip. Where an answer said that
-// nothing is left, its own word counts.
+// together take no less than the quickest round trip. An instant on the origin's clock
+// is read by answers that were on their way, too. Where an answer said that nothing is
+// left, its own word counts.
 func (l *ledger) until() time.Time {
 	if l.opens.IsZero() {
 		return l.closed
@@ -14,13 +15,22 @@ func (l *ledger) until() time.Time {
 	return latest(l.opens.Add(-l.ahead), l.closed)
 }
 
+// lapses returns when what was said of a window is over whose reset nobody named: one
+// window after the first word of it where all of it comes back at once.
+func (l *ledger) lapses(p *Policy) time.Time {
+	if l.shape == shapeReset && !l.elastic && !l.begun.IsZero() {
+		return l.begun.Add(p.Window - l.ahead)
+	}
+	return l.said.Add(p.Window)
+}
+
 // turn begins a new epoch where the present one is over. It reports whether
 // requests that go now need to be confirmed by answers first: after a stop,
 // at the first resets, or where the quota is unknown. n is what the first of them takes.
 func (l *ledger) turn(now time.Time, n int64, p *Policy) (probe bool) {
 	until := l.until()
-	if until.IsZero() && l.stated && !l.flows() && p.Window > 0 && now.Sub(l.said) >= p.Window {
-		l.begin(false, 0) // no reset was named, but what was said then is over
+	if until.IsZero() && l.stated && !l.flows() && p.Window > 0 && !now.Before(l.lapses(p)) {
+		l.begin(false, 0) // no reset was named, but what was said is over
 		return false
 	}
 	if until.IsZero() || now.Before(until) {
@@ -94,6 +104,8 @@ func (l *ledger) hearWhen(now, start time.Time, c *charge, p *Policy, s *stateme
 		}
 		l.noticeReset(now, start, c, p, *s)
 		l.hearReset(now, start, p, *s)
+	} else {
+		l.noticeTurn(now, start, c, p, s.remaining)
 	}
 	return l.learnRounding(now, start, c, p, s)
 }
@@ -130,8 +142,29 @@ func (l *ledger) noticeReset(now, start time.Time, c *charge, p *Policy, s state
 		}
 		l.shape, l.fillsUp, l.streak = shapeReset, false, 0
 	}
-	l.gains = 0
 	l.shorten(now, p, s.grain)
+	l.turned(start, c)
+}
+
+// noticeTurn notices that a window has turned of which no reset is named: far more is left
+// all at once than can have come back steadily, or unit by unit.
+func (l *ledger) noticeTurn(now, start time.Time, c *charge, p *Policy, remaining int64) {
+	if !l.stated || l.elastic || l.othersSeen || l.flows() || l.inferred > 0 || p.Window <= 0 || now.Before(l.adopted) {
+		return
+	}
+	least := remaining - (l.sent - c.answered - c.n) // which may not be counted
+	steadily := now.Sub(l.said.Add(-l.onTheWay())).Seconds() * float64(p.Quota) / p.Window.Seconds()
+	unused := p.Quota - l.own.between(now.Add(-p.Window), start) - c.n
+	if least-l.most-int64(steadily) < p.Quota/4 || least <= unused {
+		return
+	}
+	l.shape = shapeReset
+	l.turned(start, c)
+}
+
+// turned begins the epoch that the answer to c, sent at start, is the first word of.
+func (l *ledger) turned(start time.Time, c *charge) {
+	l.gains = 0
 	l.last = latest(l.last, start)
 	l.begin(true, l.sent-c.answered)
 	c.epoch = l.epoch

@@ -67,7 +67,7 @@ func (l *ledger) atOnce(p *Policy) bool {
 // would say that nothing is left, and the next request then begins the next window
 // a round trip later than one that nothing holds, in which more could have gone.
 func (l *ledger) sparing(p *Policy) bool {
-	if !l.byUse || l.flows() || l.inferred > 0 && !l.uneven() {
+	if !l.byUse || l.flows() {
 		return false
 	}
 	lost := l.usual

@@ -190,7 +190,7 @@ func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Tim
 	case l.partial && l.stated && !l.flows() && l.left >= n && at.Sub(l.said) > p.Window*9/10: // more may come back long before that
 		return latest(now, l.said.Add(p.Window/10)), l.own.inFlight == 0
 	case at.IsZero() && l.stated && !l.flows() && p.Window > 0:
-		return l.said.Add(p.Window), true // what was said then is over by then
+		return l.lapses(p), true
 	case l.presumed() && l.told() && l.own.inFlight > 0:
 		return time.Time{}, false
 	case l.shape == shapeSliding, at.IsZero() && !l.stated && p.Window > 0:
@@ -341,7 +341,7 @@ func (l *ledger) measureTrip(now, start time.Time, p *Policy, s *statement) {
 	trip := now.Sub(start)
 	l.usual += (trip - l.usual) / 32
 	l.quickest = min(trip, l.quickest+max(l.quickest/16, min(trip/16, time.Millisecond)))
-	if l.ahead = 0; !s.clock && !l.othersSeen && float64(p.Quota)*l.quickest.Seconds() > p.Window.Seconds() {
+	if l.ahead = 0; !l.othersSeen && float64(p.Quota)*l.quickest.Seconds() > p.Window.Seconds() {
 		l.ahead = l.quickest // else it is no more than the time of a unit, and not worth it
 	}
 }

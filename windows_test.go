@@ -292,3 +292,39 @@ func windowBesideLog(quota int, length time.Duration, name string) func(now time
 		return true
 	}
 }
+
+// An exact instant on the origin's clock is known here as late by the time an answer takes to
+// come back, and met by as much sooner as a request takes to get there.
+func TestWindowsThatEndAtAnInstantAreUsedUpOverLongRoundTrips(t *testing.T) {
+	const windows, quota = 20, 100
+	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.FixedWindowByClock, heedtest.SlidingWindow} {
+		tally, _ := load{heedtest.Config{
+			Algorithm: algorithm, Dialect: heedtest.XRateLimitEpochMillis, ClockSkew: 7300 * time.Millisecond,
+			Policies: []heedtest.Policy{{Quota: quota, Window: 10 * time.Second}}, Latency: heedtest.RoundTrip(500 * time.Millisecond),
+		}, 64, windows, nil}.play(t)
+		t.Logf("%s: %d accepted of %d, %d refused", algorithm, tally.Accepted, windows*quota, tally.Refused)
+		if tally.Accepted < windows*quota*97/100 || tally.Refused > 0 {
+			t.Errorf("%s: %d accepted of %d, %d refused", algorithm, tally.Accepted, windows*quota, tally.Refused)
+		}
+	}
+}
+
+// Windows turn by the clock, and how long they are is said, but never when they end: that shows
+// only where far more is left all at once.
+func TestWindowsByTheClockWhoseEndIsNotNamedAreUsedUp(t *testing.T) {
+	const windows = 20
+	for _, policy := range []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}, {Quota: 1000, Window: time.Minute}} {
+		for _, latency := range []time.Duration{time.Millisecond, 50 * time.Millisecond, 500 * time.Millisecond} {
+			for phase := range time.Duration(4) {
+				tally, _ := load{heedtest.Config{
+					Algorithm: heedtest.FixedWindowByClock, Rounding: heedtest.RoundZero, Policies: []heedtest.Policy{policy},
+					Phase: phase * policy.Window / 4, Latency: heedtest.RoundTrip(latency),
+				}, 64, windows, nil}.play(t)
+				t.Logf("%d per %v, %v, phase %d: %d accepted, %d refused", policy.Quota, policy.Window, latency, phase, tally.Accepted, tally.Refused)
+				if tally.Accepted < windows*policy.Quota*97/100 || tally.Refused > 0 {
+					t.Errorf("%d per %v, %v: %d accepted of %d, %d refused", policy.Quota, policy.Window, latency, tally.Accepted, windows*policy.Quota, tally.Refused)
+				}
+			}
+		}
+	}
+}
