@@ -193,6 +193,8 @@ func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Tim
 	switch {
 	case now.Before(l.closed):
 		at = l.closed // even where less would do
+	case l.partial && l.stated && !l.flows() && l.left >= n && at.Sub(l.said) > p.Window*9/10: // more may come back long before that
+		return latest(now, l.said.Add(p.Window/10)), l.own.inFlight == 0
 	case at.IsZero() && l.stated && !l.flows() && p.Window > 0:
 		return l.lapses(p), true
 	case l.shape == shapeSliding, at.IsZero() && !l.stated && p.Window > 0:
