@@ -117,9 +117,9 @@ func (l *ledger) hearWhen(now, start time.Time, c *charge, p *Policy, s *stateme
 func (l *ledger) noticeReset(now, start time.Time, c *charge, p *Policy, s statement) {
 	named, earliest, last := l.named, start.Add(s.reset-s.resolution), now.Add(s.reset)
 	more := s.remaining
-	if s.clock { // by the origin's own clock, nothing is lost in between
-		earliest, last = s.instant, s.instant
-		more -= l.sent - c.answered - c.n // which may not be counted
+	least := more - (l.sent - c.answered - c.n) // which may not be counted
+	if s.clock {                                // by the origin's own clock, nothing is lost in between
+		earliest, last, more = s.instant, s.instant, least
 	}
 	if s.remaining > 0 { // else a bucket names the next unit, not when it is full
 		l.named = last
@@ -130,8 +130,8 @@ func (l *ledger) noticeReset(now, start time.Time, c *charge, p *Policy, s state
 	steadily := now.Sub(l.said.Add(-l.onTheWay())).Seconds() * float64(p.Quota) / p.Window.Seconds()
 	sudden := s.remaining-l.most-int64(steadily) >= max(p.Quota/4, 2)
 	switch leap := earliest.Sub(named); {
-	case l.shape == shapeReset && l.grain >= p.Window: // whatever is named then
-		if !sudden {
+	case l.shape == shapeReset && l.grain >= p.Window: // whatever is named then, be the answer a late one
+		if !sudden || least <= l.most {
 			return
 		}
 	case leap <= now.Sub(l.said), leap < p.Window/2:

@@ -69,6 +69,22 @@ func TestWindowsAsShortAsResetsAreRoundedToAreUsedUp(t *testing.T) {
 	}
 }
 
+// An answer that was long on its way says that more is left than one that says that nothing is:
+// that window has not turned, whatever reset is named, and nothing goes early.
+func TestLateAnswersTurnNoWindowAsShortAsResetsAreRoundedTo(t *testing.T) {
+	for _, alg := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.FixedWindowByClock} {
+		for seed := range uint64(6) {
+			tally, _ := load{heedtest.Config{
+				Algorithm: alg, Policies: []heedtest.Policy{{Quota: 10, Window: time.Second}},
+				Dialect: heedtest.XRateLimit, Latency: heedtest.HeavyTail(30*time.Millisecond, 1.7, 5*time.Second, seed),
+			}, 16, 60, nil}.play(t)
+			if tally.EarlyStanding > 0 || tally.Refused > 2 {
+				t.Errorf("%s, seed %d: %d early, %d refused", alg, seed, tally.EarlyStanding, tally.Refused)
+			}
+		}
+	}
+}
+
 // The quota is back when nothing was sent for as long as a window: every request puts
 // that off. gin-rate-limit counts so.
 func TestQuotaWhoseReturnEveryRequestPutsOffIsUsedUp(t *testing.T) {
