@@ -149,10 +149,11 @@ func (l *ledger) noticeReset(now, start time.Time, c *charge, p *Policy, s state
 // noticeTurn notices that a window has turned of which no reset is named: far more is left
 // all at once than can have come back steadily, or unit by unit.
 func (l *ledger) noticeTurn(now, start time.Time, c *charge, p *Policy, remaining int64) {
-	if !l.stated || l.elastic || l.othersSeen || l.flows() || l.inferred > 0 || p.Window <= 0 || now.Before(l.adopted) {
+	if !l.stated || l.elastic || l.othersSeen || l.flows() || l.inferred > 0 || p.Window <= 0 || p.Quota <= 0 || remaining < 0 ||
+		!l.opens.IsZero() || now.Before(l.adopted) {
 		return
 	}
-	least := remaining - (l.sent - c.answered - c.n) // which may not be counted
+	least := min(remaining, p.Quota) - (l.sent - c.answered - c.n) // which may not be counted
 	steadily := now.Sub(l.said.Add(-l.onTheWay())).Seconds() * float64(p.Quota) / p.Window.Seconds()
 	unused := p.Quota - l.own.between(now.Add(-p.Window), start) - c.n
 	if least-l.most-int64(steadily) < p.Quota/4 || least <= unused {

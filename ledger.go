@@ -352,8 +352,11 @@ func (l *ledger) measureTrip(now, start time.Time, p *Policy, s *statement) {
 	l.usual += (trip - l.usual) / 32
 	l.least = min(trip, l.least+(l.usual-l.least)/256)
 	l.quickest = min(trip, l.quickest+max(l.quickest/16, min(trip/16, time.Millisecond)))
-	if l.ahead = 0; !l.othersSeen && float64(p.Quota)*l.quickest.Seconds() > p.Window.Seconds() {
-		l.ahead = l.quickest // else it is no more than the time of a unit, and not worth it
+	switch {
+	case l.othersSeen, float64(p.Quota)*l.quickest.Seconds() <= p.Window.Seconds(): // no more than the time of a unit, and not worth it
+		l.ahead = 0
+	case !s.clock, s.reset > s.resolution: // else the instant may be over, as that of an origin that names the present one is
+		l.ahead = l.quickest
 	}
 }
 

@@ -325,6 +325,22 @@ func TestWindowsThatEndAtAnInstantAreUsedUpOverLongRoundTrips(t *testing.T) {
 	}
 }
 
+// An origin whose instants are always the present one tells nothing of when there is more, and
+// nothing goes sooner for them: one or a few requests in a window are refused, not one after the other.
+func TestInstantsThatAreAlwaysThePresentOneCostFewRefusals(t *testing.T) {
+	const windows, quota = 20, 100
+	for _, trip := range []time.Duration{50 * time.Millisecond, 500 * time.Millisecond} {
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.FixedWindowByClock, Dialect: heedtest.XRateLimitEpochMillis, Rounding: heedtest.RoundZero, ClockSkew: 333 * time.Millisecond,
+			Policies: []heedtest.Policy{{Quota: quota, Window: 10 * time.Second}}, Latency: heedtest.RoundTrip(trip),
+		}, 64, windows, nil}.play(t)
+		t.Logf("%v: %d accepted of %d, %d refused", trip, tally.Accepted, windows*quota, tally.Refused)
+		if tally.Accepted < windows*quota || tally.Refused > 5*windows {
+			t.Errorf("%v: %d accepted of %d, %d refused", trip, tally.Accepted, windows*quota, tally.Refused)
+		}
+	}
+}
+
 // Windows turn by the clock, and how long they are is said, but never when they end: that shows
 // only where far more is left all at once.
 func TestWindowsByTheClockWhoseEndIsNotNamedAreUsedUp(t *testing.T) {
