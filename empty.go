@@ -37,7 +37,7 @@ func (l *ledger) hearNothingLeft(now time.Time, p *Policy, s *statement, atMost 
 		wait = l.lumpGap(p)
 	case l.shape == shapeRefill:
 		wait = l.awaited(now, 1, p)
-	case p.Window > 0 && l.shape == shapeReset && !l.begun.IsZero():
+	case p.Window > 0 && l.shape == shapeReset && !l.opened.IsZero():
 		wait = l.lapses(p).Sub(now)
 	case p.Window > 0:
 		wait = p.Window

@@ -16,10 +16,10 @@ func (l *ledger) until() time.Time {
 }
 
 // lapses returns when what was said of a window is over whose reset nobody named: one
-// window after the first word of it where all of it comes back at once.
+// window after the first answer in it, be it a silent one, where all of it comes back at once.
 func (l *ledger) lapses(p *Policy) time.Time {
-	if l.shape == shapeReset && !l.elastic && !l.begun.IsZero() {
-		return l.begun.Add(p.Window - l.ahead)
+	if l.shape == shapeReset && !l.elastic && !l.opened.IsZero() {
+		return l.opened.Add(p.Window - l.ahead)
 	}
 	return l.said.Add(p.Window)
 }
@@ -60,7 +60,7 @@ func (l *ledger) begin(fresh bool, sent int64) {
 		l.carried = l.left
 	}
 	l.fresh, l.stated, l.kept, l.partial, l.left, l.part, l.inEpoch = fresh, false, false, false, 0, 0, sent
-	l.earliest, l.opens, l.closed, l.begun = time.Time{}, time.Time{}, time.Time{}, time.Time{}
+	l.earliest, l.opens, l.closed, l.opened, l.begun = time.Time{}, time.Time{}, time.Time{}, time.Time{}, time.Time{}
 }
 
 // awaits reports whether c went to see whether a quota that was used up is back, and

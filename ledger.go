@@ -43,7 +43,8 @@ type ledger struct {
 	inferred time.Duration // by how much the window may be too long, where it is one inferred from resets; 0: it was stated
 	grain    time.Duration // what resets are rounded to …
 	rounded  time.Duration // … and instants
-	begun    time.Time     // when the first answer of this epoch came
+	opened   time.Time     // when the first answer of this epoch came, whatever it said …
+	begun    time.Time     // … and the first that said what remains
 	down     int           // resets for which the origin is still taken to round down: it was caught at it …
 	caught   int           // … so many times
 	onTime   int           // resets that were seen to be no later than named
@@ -261,11 +262,18 @@ func (l *ledger) adopt(now time.Time, accepted, remaining int64, p *Policy) {
 func (l *ledger) settle(now, start time.Time, c *charge, p *Policy) {
 	l.own.done(now, start, l.sooner(), c.n, p.Quota, p.Window)
 	l.answered += c.n
+	if c.epoch == l.epoch && l.opened.IsZero() {
+		l.opened = now
+	}
 }
 
 // sooner is how long an answer and the next request are on their way together, at least:
-// no less than the quickest round trip, less twice what they mostly take longer.
+// no less than the quickest round trip, less twice what they mostly take longer. Nothing is
+// sooner where the window was inferred, and may be longer, before it is seen to slide.
 func (l *ledger) sooner() time.Duration {
+	if l.inferred > 0 && l.shape != shapeSliding {
+		return 0
+	}
 	return max(l.least-2*max(l.usual-l.least, 0), 0)
 }
 
@@ -309,6 +317,9 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	l.hearLeft(now, c, p, r, least, s.refused)
 	if !l.stated {
 		l.begun, l.unheard = now, l.answered-l.heard
+		if l.opened.IsZero() { // it was settled in the epoch before
+			l.opened = now
+		}
 		if !tooSoon {
 			l.learnBack(now, c, p, &s, r)
 		}

@@ -360,3 +360,38 @@ func TestWindowsByTheClockWhoseEndIsNotNamedAreUsedUp(t *testing.T) {
 		}
 	}
 }
+
+// Nor is it where only the last fifth of a window is told of: the silent answers before it are of that window,
+// too.
+func TestWindowsWhoseEndIsNotNamedAreUsedUpWhereTheirBeginningIsSilent(t *testing.T) {
+	const windows, quota, phases = 20, 50, 16
+	var accepted, refused int64
+	for phase := range time.Duration(phases) { // in some, as chance will have it, less is used up
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.FixedWindowByClock, Rounding: heedtest.RoundZero, Policies: []heedtest.Policy{{Quota: quota, Window: 5 * time.Second}},
+			Below: 0.2, Phase: phase * 330 * time.Millisecond, Latency: heedtest.RoundTrip(5 * time.Millisecond),
+		}, 64, windows, nil}.play(t)
+		accepted, refused = accepted+tally.Accepted, refused+tally.Refused
+	}
+	t.Logf("%d accepted of %d, %d refused", accepted, phases*windows*quota, refused)
+	if accepted < phases*windows*quota*82/100 || refused > 40*phases {
+		t.Errorf("%d accepted of %d, %d refused", accepted, phases*windows*quota, refused)
+	}
+}
+
+// A window that was only inferred may be longer than it seems: what is used of it comes back no sooner.
+func TestInferredWindowsFarAwayAreNotMetSooner(t *testing.T) {
+	const windows, quota, seeds = 20, 50, 4
+	var accepted, refused int64
+	for seed := range time.Duration(seeds) {
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.FixedWindowByClock, Dialect: heedtest.XRateLimitEpochMillis, Policies: []heedtest.Policy{{Quota: quota, Window: 5 * time.Second}},
+			Below: 0.2, Phase: seed * 330 * time.Millisecond, ClockSkew: seed*2270*time.Millisecond + 333*time.Millisecond, Latency: heedtest.RoundTrip(500 * time.Millisecond),
+		}, 64, windows, nil}.play(t)
+		accepted, refused = accepted+tally.Accepted, refused+tally.Refused
+	}
+	t.Logf("%d accepted of %d, %d refused", accepted, seeds*windows*quota, refused)
+	if accepted < seeds*windows*quota*95/100 || refused > 400 { // about 220 of them at first
+		t.Errorf("%d accepted of %d, %d refused", accepted, seeds*windows*quota, refused)
+	}
+}
