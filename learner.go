@@ -263,7 +263,8 @@ func (p *partition) unlearn() {
 // pauseFor is how long to wait after a refusal at a learned rate: until the
 // next unit, or where a burst of them may come at a time, a small part of it;
 // twice as long for every further refusal in a row, but not past the end of a window
-// that began with the first of as many requests as fill one.
+// that began with the first of as many requests as fill one. While it is in doubt whether
+// it is a window, and how long, the ends of round times are what is tried.
 func (l *learner) pauseFor(now time.Time, inARow int, most time.Duration) time.Duration {
 	r := &l.rate
 	wait := max(perUnit(r.pace()), perUnit(16*r.low/float64(r.cycle)))
@@ -274,6 +275,9 @@ func (l *learner) pauseFor(now time.Time, inARow int, most time.Duration) time.D
 	}
 	if left := first.Add(r.window + l.trip()).Sub(now); r.window > 0 && left > 0 {
 		wait = min(wait, left)
+		if r.doubt > 0 && r.cycle >= few && (l.accepted == r.cycle || l.accepted == r.cycle-1) { // no more than the first time: a window's
+			wait = min(r.opened.at.Add(nextRoundTime(now.Sub(r.opened.at))+l.trip()).Sub(now), left)
+		}
 	}
 	return wait
 }

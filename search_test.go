@@ -46,3 +46,21 @@ func TestHiddenWindowLongerThanTheFirstWaitIsUsedUp(t *testing.T) {
 		t.Errorf("%d accepted of %d", tally.Accepted, windows*quota)
 	}
 }
+
+// As many were accepted at once as the first time, so it is a window, and windows are of round
+// lengths: nothing is asked before one of those is over.
+func TestHiddenWindowsAreAskedAgainAtTheEndsOfRoundTimes(t *testing.T) {
+	var accepted, refused int64
+	const runs, windows, quota = 8, 4, 50
+	for phase := range time.Duration(runs) {
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.FixedWindowByClock, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: quota, Window: 5 * time.Second}},
+			Phase: phase * 600 * time.Millisecond, Latency: heedtest.RoundTrip(time.Millisecond),
+		}, 16, windows, nil}.play(t)
+		accepted, refused = accepted+tally.Accepted, refused+tally.Refused
+	}
+	t.Logf("%d accepted, %d refused", accepted, refused)
+	if all := int64(runs * windows * quota); accepted < all*9/10 || refused > 77 {
+		t.Errorf("%d accepted of %d, %d refused", accepted, all, refused)
+	}
+}
