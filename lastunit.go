@@ -11,7 +11,7 @@ import "time"
 func (l *ledger) lastUnit(now time.Time, p *Policy) time.Time {
 	reset, trip := l.opens, l.quickest
 	switch {
-	case l.atOnce(p): // keeping it would keep the others, too
+	case l.atOnce(): // keeping it would keep the others, too
 		return now
 	case l.partial && !l.flows(): // more may come back before the reset
 		return latest(now, soonest(l.said.Add(p.Window/10), reset))
@@ -50,18 +50,8 @@ func (l *ledger) lastUnit(now time.Time, p *Policy) time.Time {
 }
 
 // atOnce reports whether all of a window is best sent at once, for the sooner the last of
-// it goes, the sooner there is more. So it is where every request puts the reset off, and where
-// resets are rounded to no less than the window, once it has turned a few times: whenever
-// nothing is left, a whole window passes. With long round trips that comes late at best.
-func (l *ledger) atOnce(p *Policy) bool {
-	switch {
-	case l.othersSeen || l.flows():
-		return false
-	case l.elastic:
-		return true
-	}
-	return l.shape == shapeReset && l.turns > 1 && l.gains == 0 && l.grain >= p.Window && times(p.Quota, 2*l.usual) <= p.Window
-}
+// it goes, the sooner there is more: every request puts the reset off.
+func (l *ledger) atOnce() bool { return l.elastic && !l.othersSeen && !l.flows() }
 
 // sparing reports whether the last unit of a window is better left: its answer
 // would say that nothing is left, and the next request then begins the next window

@@ -52,7 +52,7 @@ func TestWindowsShorterThanTheirResetsSayAreUsedUp(t *testing.T) {
 }
 
 // Where resets are rounded to as much as windows are long, nothing goes for a window
-// after the last unit, whenever that goes: it costs the least where all go at once.
+// after the last unit, whenever that goes: to leave it costs no more than itself.
 func TestWindowsAsShortAsResetsAreRoundedToAreUsedUp(t *testing.T) {
 	for _, alg := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.FixedWindowByClock} {
 		for _, trip := range []time.Duration{time.Millisecond, 20 * time.Millisecond} {
@@ -61,7 +61,7 @@ func TestWindowsAsShortAsResetsAreRoundedToAreUsedUp(t *testing.T) {
 					Algorithm: alg, Policies: []heedtest.Policy{{Quota: 10, Window: time.Second}},
 					Dialect: heedtest.XRateLimit, Latency: heedtest.RoundTrip(trip), Phase: phase,
 				}, 16, 60, nil}.play(t)
-				if tally.Refused > 0 || tally.Accepted < 560 {
+				if tally.Refused > 0 || tally.Accepted < 520 {
 					t.Errorf("%s, %v, %v: %d accepted of 600, %d refused", alg, trip, phase, tally.Accepted, tally.Refused)
 				}
 			}
