@@ -143,7 +143,7 @@ func (l *ledger) weigh(now, start time.Time, c *charge, p *Policy, s *statement,
 	long := now.Sub(k.from) > k.last.Sub(k.ends) // a reset that every answer puts off would show
 	if long && k.fits >= convinced && !k.bucket && k.fixed.contradict(0) && k.sliding.contradict(l.foreign/8) {
 		l.shape, k.known = shapeRefill, true
-		l.foreign, l.others, l.appetite, l.othersSeen = 0, 0, 0, false
+		l.forgetOthers()
 		l.down, l.caught = 0, 0 // little was back at a reset: that it was rounded down did not follow
 	}
 }

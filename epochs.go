@@ -127,8 +127,7 @@ func (l *ledger) noticeReset(now, start time.Time, c *charge, p *Policy, s state
 	if !l.stated || l.elastic || more <= l.most || named.IsZero() || l.shape == shapeSliding { // of which learnShape knows better
 		return
 	}
-	steadily := now.Sub(l.said.Add(-l.onTheWay())).Seconds() * float64(p.Quota) / p.Window.Seconds()
-	sudden := s.remaining-l.most-int64(steadily) >= max(p.Quota/4, 2)
+	sudden := s.remaining-l.most-l.steadily(now, p) >= max(p.Quota/4, 2)
 	switch leap := earliest.Sub(named); {
 	case l.shape == shapeReset && l.grain >= p.Window: // whatever is named then, be the answer a late one
 		if !sudden || least <= l.most {
@@ -154,13 +153,18 @@ func (l *ledger) noticeTurn(now, start time.Time, c *charge, p *Policy, remainin
 		return
 	}
 	least := min(remaining, p.Quota) - (l.sent - c.answered - c.n) // which may not be counted
-	steadily := now.Sub(l.said.Add(-l.onTheWay())).Seconds() * float64(p.Quota) / p.Window.Seconds()
 	unused := p.Quota - l.own.between(now.Add(-p.Window), start) - c.n
-	if least-l.most-int64(steadily) < p.Quota/4 || least <= unused {
+	if least-l.most-l.steadily(now, p) < p.Quota/4 || least <= unused {
 		return
 	}
 	l.shape = shapeReset
 	l.turned(start, c)
+}
+
+// steadily is how many units a bucket has gained since the last word.
+func (l *ledger) steadily(now time.Time, p *Policy) int64 {
+	since := now.Sub(l.said.Add(-l.onTheWay()))
+	return int64(since.Seconds() * float64(p.Quota) / p.Window.Seconds())
 }
 
 // turned begins the epoch that the answer to c, sent at start, is the first word of.

@@ -281,7 +281,7 @@ func (l *ledger) sooner() time.Duration {
 // by itself.
 func (l *ledger) anew() {
 	l.stated, l.left, l.carried, l.part, l.lumps = false, 0, 0, 0, lumps{}
-	l.others, l.appetite, l.othersSeen, l.foreign = 0, 0, false, 0
+	l.forgetOthers()
 }
 
 // hear takes in what the answer to the request c, sent at start, says at now.

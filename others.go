@@ -133,3 +133,8 @@ func (l *ledger) hearForeign(seen int64) {
 		l.foreign -= (l.foreign - seen + 7) / 8
 	}
 }
+
+// forgetOthers forgets what was taken for use by others.
+func (l *ledger) forgetOthers() {
+	l.others, l.appetite, l.othersSeen, l.foreign = 0, 0, false, 0
+}
