@@ -2,6 +2,19 @@ package heed
 
 import "time"
 
+// A drought is a time in which nothing is left, and what is known of how long it lasts
+// where the origin names neither a reset nor a window.
+type drought struct {
+	dry      time.Time     // since when nothing has been left
+	zeros    int           // resets of 0 in a row
+	whole    int64         // the most that was ever said to be left
+	blind    time.Duration // how long to wait where nothing is left and no reset named …
+	proven   time.Duration // … a wait that was too short …
+	enough   time.Duration // … one that was long enough …
+	waits    int           // … so many in a row …
+	patience int           // … and how many there are to be before a shorter one is tried
+}
+
 // hearNothingLeft takes in that nothing is left: nothing may start for as long as
 // the answer says or, where it does not, as it is likely to last. It reports whether that
 // is longer than atMost.
@@ -61,46 +74,46 @@ func (l *ledger) close(now time.Time, wait, atMost time.Duration) {
 // blindWait is how long to wait for more where an origin said that nothing is left
 // and neither until when nor of what window: what was enough before, or where that is too
 // short twice, the next longer time that windows mostly have.
-func (l *ledger) blindWait(now time.Time, refused, again bool) time.Duration {
+func (d *drought) blindWait(now time.Time, refused, again bool) time.Duration {
 	switch {
-	case l.blind == 0:
-		l.blind, l.patience = blindFirst, blindPatience
+	case d.blind == 0:
+		d.blind, d.patience = blindFirst, blindPatience
 	case refused && again:
 		switch {
-		case l.enough == l.blind && l.waits > 0: // others may have been first
-			l.enough = 0
-		case l.enough == l.blind: // it was enough by chance
-			l.enough, l.blind = 0, nextRoundTime(2*l.blind)
-		case l.enough > l.blind: // a shorter one was tried
-			l.proven, l.blind = l.blind, l.enough
-			l.patience *= 2
+		case d.enough == d.blind && d.waits > 0: // others may have been first
+			d.enough = 0
+		case d.enough == d.blind: // it was enough by chance
+			d.enough, d.blind = 0, nextRoundTime(2*d.blind)
+		case d.enough > d.blind: // a shorter one was tried
+			d.proven, d.blind = d.blind, d.enough
+			d.patience *= 2
 		default:
-			l.proven, l.blind = l.blind, min(nextRoundTime(2*l.blind), defaultMaxBackoff)
+			d.proven, d.blind = d.blind, min(nextRoundTime(2*d.blind), defaultMaxBackoff)
 		}
-		l.waits = 0
-		if left := l.dry.Add(l.blind).Sub(now); left > 0 {
+		d.waits = 0
+		if left := d.dry.Add(d.blind).Sub(now); left > 0 {
 			return left
 		}
 	case again: // one was back, which may be all there is
-		l.waited(0)
+		d.waited(0)
 	}
-	return l.blind
+	return d.blind
 }
 
 // waited takes in that after a blind wait so many were left beside the one that was accepted.
 // Where all was back, half of it may do: that is tried at once where no wait was too short yet,
 // and else the more rarely the more often one was. Where not all was, that is no window: the
 // wait loses nothing, unless it was made longer for one that was too short.
-func (l *ledger) waited(left int64) {
-	l.enough = l.blind
-	l.waits++
-	l.proven -= l.proven / 500 // it may have become more
-	shorter, try := max(l.blind/2, l.proven+l.proven/4, blindLeast), left > 0 && l.proven > 0
-	if left >= l.whole {
-		try = l.proven == 0 || l.waits >= l.patience
+func (d *drought) waited(left int64) {
+	d.enough = d.blind
+	d.waits++
+	d.proven -= d.proven / 500 // it may have become more
+	shorter, try := max(d.blind/2, d.proven+d.proven/4, blindLeast), left > 0 && d.proven > 0
+	if left >= d.whole {
+		try = d.proven == 0 || d.waits >= d.patience
 	}
-	if try && shorter < l.blind {
-		l.blind, l.waits = shorter, 0
+	if try && shorter < d.blind {
+		d.blind, d.waits = shorter, 0
 	}
 }
 

@@ -2,6 +2,22 @@ package heed
 
 import "time"
 
+// resets are when there is more, as far as is known.
+type resets struct {
+	earliest time.Time     // the reset is not before this …
+	opens    time.Time     // … and taken to be at this instant; zero: not said
+	named    time.Time     // the reset named last, for what it is worth
+	closed   time.Time     // nothing may start before: an answer named this instant with nothing left
+	last     time.Time     // when the reset before this epoch was taken to be
+	previous time.Time     // the reset before this epoch as it was named …
+	anchor   time.Time     // … and that of an epoch some …
+	turns    time.Duration // … resets before
+	byUse    bool          // a window begins with the first request in it
+	inferred time.Duration // by how much the window may be too long, where it is one inferred from resets; 0: it was stated
+	opened   time.Time     // when the first answer of this epoch came, whatever it said …
+	begun    time.Time     // … and the first that said what remains
+}
+
 // until returns the instant at which what is known of this epoch runs out;
 // zero where nothing says when. The reset was named by an answer that was on its
 // way back, and the request that goes next will be on its way there: both

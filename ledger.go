@@ -31,72 +31,17 @@ type ledger struct {
 	heard    int64     // … of those the units whose answers said what is left …
 	unheard  int64     // … and the others, when the first answer of this epoch said so
 
-	earliest time.Time     // the reset is not before this …
-	opens    time.Time     // … and taken to be at this instant; zero: not said
-	named    time.Time     // the reset named last, for what it is worth
-	closed   time.Time     // nothing may start before: an answer named this instant with nothing left
-	last     time.Time     // when the reset before this epoch was taken to be
-	previous time.Time     // the reset before this epoch as it was named …
-	anchor   time.Time     // … and that of an epoch some …
-	turns    time.Duration // … resets before
-	byUse    bool          // a window begins with the first request in it
-	inferred time.Duration // by how much the window may be too long, where it is one inferred from resets; 0: it was stated
-	grain    time.Duration // what resets are rounded to …
-	rounded  time.Duration // … and instants
-	opened   time.Time     // when the first answer of this epoch came, whatever it said …
-	begun    time.Time     // … and the first that said what remains
-	down     int           // resets for which the origin is still taken to round down: it was caught at it …
-	caught   int           // … so many times
-	onTime   int           // resets that were seen to be no later than named
-	kept     bool          // the last unit before this epoch was kept to see whether the next is
-	longer   bool          // a window was longer than had been inferred
-	zeros    int           // resets of 0 in a row
-	whole    int64         // the most that was ever said to be left
-	blind    time.Duration // how long to wait where nothing is left and no reset named …
-	proven   time.Duration // … a wait that was too short …
-	enough   time.Duration // … one that was long enough …
-	waits    int           // … so many in a row …
-	patience int           // … and how many there are to be before a shorter one is tried …
-	dry      time.Time     // … and since when nothing has been left
-	usual    time.Duration // how long answers take: recently, in the mean …
-	least    time.Duration // … the quickest, for long …
-	quickest time.Duration // … and lately …
-	ahead    time.Duration // … and by how much that lets requests go sooner
-
-	shape     shape
-	streak    int   // statements in a row that fit a bucket that refills …
-	fitsUp    bool  // … if resets are rounded up …
-	fitsDown  bool  // … or down …
-	lowest    int64 // … and the least and …
-	highest   int64 // … the most they said is left
-	fillsUp   bool  // resets are when a bucket is full
+	resets    // when there is more
+	rounding  // which way that is rounded
+	drought   // how long nothing is left where nobody says
+	trips     // how long answers take
+	comeback  // how the quota comes back …
+	refilling // … where it does so steadily
+	ordering  // whether answers come in order
+	company   // what others use
 	newest    newest
 	counter   counter
 	lumps     lumps
-	atNewest  bool      // resets are when the newest unit comes back …
-	returns   bool      // … and units were seen to come back before that
-	elastic   bool      // every request puts the reset off
-	piecemeal bool      // after a stop the quota was not whole again, though the reset had passed
-	partial   bool      // nor was most of it back when the first answer of this epoch came
-	fits      int       // answers in a row that speak for a sliding window …
-	slides    time.Time // … and since when it is taken for one
-	adopted   time.Time // until then units are in use of which nobody knows when they went, and perhaps not how many
-	gains     int       // answers that speak for a steady refill
-
-	ordered    int       // answers in a row that came in the order of their requests …
-	heardFrom  time.Time // … when the request of the latest of them went …
-	heardLeft  int64     // … and what it said is left
-	part       float64   // of a unit that is left beside those in left, where they come back steadily
-	regained   float64   // units a second that came back lately; 0: not measured
-	markedAt   time.Time // when that was last reckoned …
-	markedLeft int64     // … what was left then …
-	markedUse  int64     // … and answered
-
-	others     float64 // units a second that others were seen to use lately …
-	appetite   float64 // … as a multiple of what would use up in time what is left
-	othersSeen bool    // they use a share that matters
-	base       int64   // of a sliding window: what was left and in use when that was said last
-	foreign    int64   // of a sliding window: units others use
 }
 
 // unlimited is the room where nothing is known that would bound it.
@@ -267,16 +212,6 @@ func (l *ledger) settle(now, start time.Time, c *charge, p *Policy) {
 	}
 }
 
-// sooner is how long an answer and the next request are on their way together, at least:
-// no less than the quickest round trip, less twice what they mostly take longer. Nothing is
-// sooner where the window was inferred, and may be longer, before it is seen to slide.
-func (l *ledger) sooner() time.Duration {
-	if l.inferred > 0 && l.shape != shapeSliding {
-		return 0
-	}
-	return max(l.least-2*max(l.usual-l.least, 0), 0)
-}
-
 // anew forgets what was said of another quota, so that the next word counts
 // by itself.
 func (l *ledger) anew() {
@@ -351,23 +286,6 @@ func (l *ledger) hearLate(now time.Time, c *charge, p *Policy, s *statement, atM
 	case s.remaining > 0 && !l.othersSeen:
 		_, least := l.bounds(c, p, s)
 		l.carried = max(l.carried, l.inEpoch+least)
-	}
-}
-
-// measureTrip takes in how long an answer took, and by how much requests may go
-// sooner for that.
-func (l *ledger) measureTrip(now, start time.Time, p *Policy, s *statement) {
-	trip := now.Sub(start)
-	orDefault(&l.usual, trip)
-	orDefault(&l.least, trip)
-	l.usual += (trip - l.usual) / 32
-	l.least = min(trip, l.least+(l.usual-l.least)/256)
-	l.quickest = min(trip, l.quickest+max(l.quickest/16, min(trip/16, time.Millisecond)))
-	switch {
-	case l.othersSeen, float64(p.Quota)*l.quickest.Seconds() <= p.Window.Seconds(): // no more than the time of a unit, and not worth it
-		l.ahead = 0
-	case !s.clock, s.reset > s.resolution: // else the instant may be over, as that of an origin that names the present one is
-		l.ahead = l.quickest
 	}
 }
 

@@ -5,6 +5,15 @@ import (
 	"time"
 )
 
+// company is what others were seen to use of a quota.
+type company struct {
+	others     float64 // units a second that they used lately …
+	appetite   float64 // … as a multiple of what would use up in time what is left
+	othersSeen bool    // they use a share that matters
+	base       int64   // of a sliding window: what was left and in use when that was said last
+	foreign    int64   // of a sliding window: units others use
+}
+
 // othersMatter is the share of a quota below which what others use of it is
 // not worth making way for.
 const othersMatter = 0.02
@@ -126,15 +135,15 @@ func (l *ledger) foreignNow(now time.Time, p *Policy) int64 {
 
 // hearForeign takes in how much of a quota others are seen to use, at least: less
 // than was seen before is not believed at once.
-func (l *ledger) hearForeign(seen int64) {
-	if seen = max(seen, 0); seen >= l.foreign {
-		l.foreign = seen
+func (c *company) hearForeign(seen int64) {
+	if seen = max(seen, 0); seen >= c.foreign {
+		c.foreign = seen
 	} else {
-		l.foreign -= (l.foreign - seen + 7) / 8
+		c.foreign -= (c.foreign - seen + 7) / 8
 	}
 }
 
 // forgetOthers forgets what was taken for use by others.
-func (l *ledger) forgetOthers() {
-	l.others, l.appetite, l.othersSeen, l.foreign = 0, 0, false, 0
+func (c *company) forgetOthers() {
+	c.others, c.appetite, c.othersSeen, c.foreign = 0, 0, false, 0
 }

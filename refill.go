@@ -8,6 +8,29 @@ import (
 // trust is the share of a steady refill that is counted on between answers.
 const trust = 0.9
 
+// refilling is what speaks for a quota that comes back steadily, and how fast it does.
+type refilling struct {
+	gains      int       // answers that speak for it
+	streak     int       // statements in a row that fit a bucket that refills …
+	fitsUp     bool      // … if resets are rounded up …
+	fitsDown   bool      // … or down …
+	lowest     int64     // … and the least and …
+	highest    int64     // … the most they said is left
+	fillsUp    bool      // resets are when a bucket is full
+	part       float64   // of a unit that is left beside those in left
+	regained   float64   // units a second that came back lately; 0: not measured
+	markedAt   time.Time // when that was last reckoned …
+	markedLeft int64     // … what was left then …
+	markedUse  int64     // … and answered
+}
+
+// ordering is whether answers come in the order of their requests.
+type ordering struct {
+	ordered   int       // answers in a row that did …
+	heardFrom time.Time // … when the request of the latest of them went …
+	heardLeft int64     // … and what it said is left
+}
+
 // fills reports whether the reset named can be when a bucket that refills steadily
 // would be full, rounded up or down: it says nothing then of when a window ends.
 func (s *statement) fills(p *Policy) (up, down bool) {
@@ -89,16 +112,6 @@ func (l *ledger) measureRefill(now time.Time, p *Policy, r int64) {
 		l.regained += (got - l.regained) / 4
 	}
 	l.markedAt, l.markedLeft, l.markedUse = now, r, l.answered
-}
-
-// onTheWay is how much later than the origin said what is left the next request
-// arrives there, at least, when it goes as soon as that is heard: the answer was
-// on its way back, the request will be on its way there.
-func (l *ledger) onTheWay() time.Duration {
-	if l.othersSeen {
-		return 0
-	}
-	return l.quickest
 }
 
 // refilled is what is left at an instant where units come back steadily.

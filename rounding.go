@@ -9,6 +9,17 @@ import "time"
 // last unit of a window is kept to find out: where the window has not turned, the origin
 // accepts it all the same.
 
+// rounding is how resets are rounded, as far as is known.
+type rounding struct {
+	grain   time.Duration // what resets are rounded to …
+	rounded time.Duration // … and instants
+	down    int           // resets for which the origin is still taken to round down: it was caught at it …
+	caught  int           // … so many times
+	onTime  int           // resets that were seen to be no later than named
+	kept    bool          // the last unit before this epoch was kept to see whether the next is
+	longer  bool          // a window was longer than had been inferred
+}
+
 // seenOnTime is how many resets have to be no later than named until an origin is
 // trusted to round up.
 const seenOnTime = 2
@@ -72,23 +83,23 @@ func (l *ledger) notYet(now time.Time, p *Policy) bool {
 // roundsDown takes in that the origin was caught rounding a reset down. It is taken to
 // do so for a number of resets, twice as many each time it is caught, up to a thousand: it may
 // have been chance, or may change.
-func (l *ledger) roundsDown() {
-	l.down = downFor << l.caught
-	l.caught = min(l.caught+1, 5)
+func (r *rounding) roundsDown() {
+	r.down = downFor << r.caught
+	r.caught = min(r.caught+1, 5)
 }
 
 const downFor = 32
 
 // trustAgain counts a reset towards those for which the origin is taken to round down, and
 // reports whether it was the last of them.
-func (l *ledger) trustAgain() bool {
-	if l.down == 0 {
+func (r *rounding) trustAgain() bool {
+	if r.down == 0 {
 		return false
 	}
-	if l.down--; l.down == 0 {
-		l.onTime = 0
+	if r.down--; r.down == 0 {
+		r.onTime = 0
 	}
-	return l.down == 0
+	return r.down == 0
 }
 
 // later returns by how much later than the instant an answer names the reset may be, where

@@ -12,9 +12,22 @@ const (
 	shapeRefill        // steadily
 )
 
+// A comeback is how a quota was seen to come back.
+type comeback struct {
+	shape     shape
+	fits      int       // answers in a row that speak for a sliding window …
+	slides    time.Time // … and since when it is taken for one
+	atNewest  bool      // resets are when the newest unit comes back …
+	returns   bool      // … and units were seen to come back before that
+	elastic   bool      // every request puts the reset off
+	piecemeal bool      // after a stop the quota was not whole again, though the reset had passed
+	partial   bool      // nor was most of it back when the first answer of this epoch came
+	adopted   time.Time // until then units are in use of which nobody knows when they went, and perhaps not how many
+}
+
 // flows reports whether units come back one by one, so that no reset has to be
 // planned for.
-func (l *ledger) flows() bool { return l.shape == shapeSliding || l.shape == shapeRefill }
+func (c *comeback) flows() bool { return c.shape == shapeSliding || c.shape == shapeRefill }
 
 // convinced is how many answers have to speak for a shape other than shapeReset.
 const convinced = 3

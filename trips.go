@@ -1,0 +1,49 @@
+package heed
+
+import "time"
+
+// trips are how long requests and their answers are on the way, and by how much others
+// may go sooner for that.
+type trips struct {
+	usual    time.Duration // how long answers take: recently, in the mean …
+	least    time.Duration // … the quickest, for long …
+	quickest time.Duration // … and lately …
+	ahead    time.Duration // … and by how much that lets requests go sooner
+}
+
+// measureTrip takes in how long an answer took, and by how much requests may go
+// sooner for that.
+func (l *ledger) measureTrip(now, start time.Time, p *Policy, s *statement) {
+	trip := now.Sub(start)
+	orDefault(&l.usual, trip)
+	orDefault(&l.least, trip)
+	l.usual += (trip - l.usual) / 32
+	l.least = min(trip, l.least+(l.usual-l.least)/256)
+	l.quickest = min(trip, l.quickest+max(l.quickest/16, min(trip/16, time.Millisecond)))
+	switch {
+	case l.othersSeen, float64(p.Quota)*l.quickest.Seconds() <= p.Window.Seconds(): // no more than the time of a unit, and not worth it
+		l.ahead = 0
+	case !s.clock, s.reset > s.resolution: // else the instant may be over, as that of an origin that names the present one is
+		l.ahead = l.quickest
+	}
+}
+
+// sooner is how long an answer and the next request are on their way together, at least:
+// no less than the quickest round trip, less twice what they mostly take longer. Nothing is
+// sooner where the window was inferred, and may be longer, before it is seen to slide.
+func (l *ledger) sooner() time.Duration {
+	if l.inferred > 0 && l.shape != shapeSliding {
+		return 0
+	}
+	return max(l.least-2*max(l.usual-l.least, 0), 0)
+}
+
+// onTheWay is how much later than the origin said what is left the next request
+// arrives there, at least, when it goes as soon as that is heard: the answer was
+// on its way back, the request will be on its way there.
+func (l *ledger) onTheWay() time.Duration {
+	if l.othersSeen {
+		return 0
+	}
+	return l.quickest
+}
