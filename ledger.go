@@ -50,7 +50,8 @@ type ledger struct {
 	onTime   int           // resets that were seen to be no later than named
 	kept     bool          // the last unit before this epoch was kept to see whether the next is
 	longer   bool          // a window was longer than had been inferred
-	zeros    int           // resets of 0 in a row
+	zeros    int           // resets of 0 in a row …
+	above    time.Time     // … and when one above 0 was named last
 	whole    int64         // the most that was ever said to be left
 	blind    time.Duration // how long to wait where nothing is left and no reset named …
 	proven   time.Duration // … a wait that was too short …

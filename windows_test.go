@@ -227,6 +227,22 @@ func TestBucketsThatAreFilledUpEverySecondAreUsedUp(t *testing.T) {
 	}
 }
 
+// What resets are rounded down to is 0 for as long as they are rounded by, before a window
+// ends. That is no constant, nor is the window over.
+func TestLastSecondOfAWindowIsNoConstant(t *testing.T) {
+	for phase := 100 * time.Millisecond; phase < 5*time.Second; phase += 350 * time.Millisecond {
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.FixedWindowByClock, Phase: phase, Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}},
+			Dialect: heedtest.XRateLimit, Rounding: heedtest.RoundDown, RetryAfter: heedtest.RetryAfter{Mode: heedtest.RetryAfterNone},
+			Latency: heedtest.RoundTrip(time.Millisecond),
+		}, 16, 4, nil}.play(t)
+		t.Logf("turns after %v: %d accepted, %d refused", phase, tally.Accepted, tally.Refused)
+		if tally.Accepted < 200 || tally.Refused > 1 {
+			t.Errorf("turns after %v: %d accepted of 200 at least, %d refused", phase, tally.Accepted, tally.Refused)
+		}
+	}
+}
+
 // A bucket so small that its resets are all rounded up to the same second, and more is left
 // than a window of a second could have. throttled announces one so.
 func TestBucketsThatAreFullWithinASecondAreUsedUp(t *testing.T) {
