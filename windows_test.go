@@ -227,6 +227,27 @@ func TestBucketsThatAreFilledUpEverySecondAreUsedUp(t *testing.T) {
 	}
 }
 
+// Where nothing is left and nobody says until when, the wait that was tried was too short: the
+// next one is longer, and not by the seconds for which an outage is left alone.
+func TestRefusalsThatSayNothingIsLeftAreNoOutage(t *testing.T) {
+	fare(t, 20*time.Second, 165, 12, func() func(now time.Time, h http.Header) bool { // of 205 or so
+		const quota = 10
+		left, at := quota, time.Now().Unix()
+		return func(now time.Time, h http.Header) bool {
+			if now.Unix() > at {
+				left, at = quota, now.Unix()
+			}
+			ok := left > 0
+			if ok {
+				left--
+			}
+			h.Set("X-RateLimit-Limit", strconv.Itoa(quota))
+			h.Set("X-RateLimit-Remaining", strconv.Itoa(left))
+			return ok
+		}
+	})
+}
+
 // What resets are rounded down to is 0 for as long as they are rounded by, before a window
 // ends. That is no constant, nor is the window over.
 func TestLastSecondOfAWindowIsNoConstant(t *testing.T) {
