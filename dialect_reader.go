@@ -390,7 +390,7 @@ func (r *dialectReader) emit(g *quotaGroup) {
 		used, usedKnown = parseCount(value)
 	}
 	if g.name[roleRate] != "" {
-		setRate(&p, r.value(g, roleRate))
+		setRate(&p, r.value(g, roleRate), !g.dialect.anywhere())
 	}
 	if p.Quota < 0 && q.Quota > 0 {
 		p.Quota = q.Quota

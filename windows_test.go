@@ -227,6 +227,28 @@ func TestBucketsThatAreFilledUpEverySecondAreUsedUp(t *testing.T) {
 	}
 }
 
+// As many come back in a second as the bucket holds: Spring Cloud Gateway's steady rate. It
+// says so, and it is no other name for the quota.
+func TestBucketsThatAreFilledUpAtOnceEverySecondAreUsedUp(t *testing.T) {
+	fare(t, 20*time.Second, 195, 0, func() func(now time.Time, h http.Header) bool { // of 205 or so
+		const quota = 10
+		left, at := quota, time.Now().Unix()
+		return func(now time.Time, h http.Header) bool {
+			if now.Unix() > at {
+				left, at = quota, now.Unix()
+			}
+			ok := left > 0
+			if ok {
+				left--
+			}
+			h.Set("X-RateLimit-Burst-Capacity", strconv.Itoa(quota))
+			h.Set("X-RateLimit-Replenish-Rate", strconv.Itoa(quota))
+			h.Set("X-RateLimit-Remaining", strconv.Itoa(left))
+			return ok
+		}
+	})
+}
+
 // Where nothing is left and nobody says until when, the wait that was tried was too short: the
 // next one is longer, and not by the seconds for which an outage is left alone.
 func TestRefusalsThatSayNothingIsLeftAreNoOutage(t *testing.T) {
