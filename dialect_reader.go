@@ -68,6 +68,7 @@ type dialectReader struct {
 	known  int        // of spoken, those recognised by more than the fields of a family
 	shown  bool       // a dialect that anybody may speak shows by more than its quotas
 	draft  bool       // the quota at hand is in the fields of the early IETF drafts
+	usual  bool       // … and its window in the table alone
 	taken  uint64     // of fields, those a dialect has explained
 	groups []quotaGroup
 }

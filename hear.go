@@ -150,7 +150,9 @@ func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement) (bu
 		if name != "" {
 			buckets = append(buckets, name)
 		}
-		p.announced(now, pol, p.origin.ownBuckets(name, pm.path))
+		if s := p.announced(now, pol, p.origin.ownBuckets(name, pm.path)); s != nil {
+			s.loose = slices.Contains(a.usual, pol.Name)
+		}
 	}
 	return buckets
 }

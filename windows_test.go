@@ -286,6 +286,24 @@ func TestLastSecondOfAWindowIsNoConstant(t *testing.T) {
 	}
 }
 
+// The windows that a service documents are not those of everybody who announces limits as it
+// does: what the origin says itself counts for more.
+func TestDocumentedWindowsGiveWayToWhatAnOriginSays(t *testing.T) {
+	for rate, least := range map[int]int{10: 235, 50: 1000} { // of 250 and 1050
+		fare(t, 20*time.Second, least, 0, func() func(now time.Time, h http.Header) bool {
+			b := tokenBucket{rate: float64(rate), burst: 50}
+			return func(now time.Time, h http.Header) bool {
+				ok := b.take(now)
+				full := now.Add(time.Duration((b.burst - b.left) / b.rate * float64(time.Second)))
+				h.Set("Anthropic-Ratelimit-Requests-Limit", "50")
+				h.Set("Anthropic-Ratelimit-Requests-Remaining", strconv.Itoa(int(b.left)))
+				h.Set("Anthropic-Ratelimit-Requests-Reset", full.UTC().Format(time.RFC3339))
+				return ok
+			}
+		})
+	}
+}
+
 // A bucket so small that its resets are all rounded up to the same second, and more is left
 // than a window of a second could have. throttled announces one so.
 func TestBucketsThatAreFullWithinASecondAreUsedUp(t *testing.T) {
