@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/heedhttp/heed"
 	"github.com/heedhttp/heed/heedtest"
 )
 
@@ -301,6 +302,24 @@ func TestDocumentedWindowsGiveWayToWhatAnOriginSays(t *testing.T) {
 				return ok
 			}
 		})
+	}
+}
+
+// What is left of a window that is met shortly before its end is used up by then: that a
+// few answers looked like those of a bucket holds nothing back for good.
+func TestWindowsMetNearTheirEndAreUsedUp(t *testing.T) {
+	for _, dialect := range []heedtest.Dialect{heedtest.IETF11, heedtest.IETF07, heedtest.IETF06} {
+		for ends := 6 * time.Second; ends < 30*time.Second; ends += 4 * time.Second {
+			load{heedtest.Config{
+				Algorithm: heedtest.FixedWindowByClock, Phase: ends, Policies: []heedtest.Policy{{Quota: 100, Window: time.Minute}},
+				Dialect: dialect, Latency: heedtest.RoundTrip(time.Millisecond),
+			}, 16, 1, func(o *heedtest.Origin, _ *heed.Registry) {
+				time.Sleep(ends)
+				if tally := o.Tally(); tally.Accepted < 95 || tally.Refused > 0 {
+					t.Errorf("%s, %v before its end: %d accepted of 100, %d refused", dialect, ends, tally.Accepted, tally.Refused)
+				}
+			}}.play(t)
+		}
 	}
 }
 
