@@ -60,6 +60,7 @@ type slot struct {
 	said      Policy    // as it was announced last
 	loose     bool      // its window is the service's documentation's word, not that of its answers …
 	shown     bool      // … which show how long it is
+	resetUnit resetUnit // what resets are counted in
 }
 
 func newSlot(p Policy, s Source) *slot {

@@ -305,6 +305,39 @@ func TestDocumentedWindowsGiveWayToWhatAnOriginSays(t *testing.T) {
 	}
 }
 
+// Resets are plain numbers of thousandths of a second at some origins, MuleSoft's and Zuul's,
+// and of seconds at nearly all: what they are shows by how fast they pass.
+func TestResetsInThousandthsAreToldFromSeconds(t *testing.T) {
+	for _, length := range []time.Duration{time.Second, 5 * time.Second, 7 * time.Second, 10 * time.Second} {
+		quota := int(length / (100 * time.Millisecond))
+		fare(t, 2*length, quota*9/5, 1, func() func(now time.Time, h http.Header) bool {
+			w := &window{quota: quota, length: length}
+			return func(now time.Time, h http.Header) bool {
+				ok := w.take(now)
+				usualFields(h, quota, max(quota-w.used, 0), w.end.Sub(now).Milliseconds())
+				return ok
+			}
+		})
+	}
+	for _, ends := range []time.Duration{20 * time.Minute, 47*time.Minute + 54*time.Second} {
+		for _, way := range []time.Duration{0, 250 * time.Millisecond} {
+			synctest.Test(t, func(t *testing.T) {
+				const quota = 100
+				w := &window{quota: quota, length: time.Hour, end: time.Now().Add(ends)}
+				l := &limiter{way: way, accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
+					ok := w.take(now)
+					usualFields(h, quota, max(quota-w.used, 0), int64(math.Ceil(w.end.Sub(now).Seconds())))
+					return ok
+				}}
+				l.ask(t, ends+2*time.Hour, "http://origin.test/")
+				if l.accepted < 3*quota-2 || l.refused > 0 {
+					t.Errorf("%v before the hour: %d accepted of %d, %d refused", ends, l.accepted, 3*quota, l.refused)
+				}
+			})
+		}
+	}
+}
+
 // What is left of a window that is met shortly before its end is used up by then: that a
 // few answers looked like those of a bucket holds nothing back for good.
 func TestWindowsMetNearTheirEndAreUsedUp(t *testing.T) {
