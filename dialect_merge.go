@@ -20,7 +20,9 @@ func (r *dialectReader) state(g *quotaGroup, p Policy, l ServiceLimit) {
 	if q.PerRoute {
 		r.a.PerRoute = append(r.a.PerRoute, p.Name)
 	}
+	r.usual = q.Window > 0 && p.Window == q.Window && g.name[roleInterval] == ""
 	r.add(g.dialect, p, l)
+	r.usual = false
 }
 
 // add adds a quota to the announcement, unless it is there already: stated by
@@ -48,6 +50,9 @@ func (r *dialectReader) add(d *Dialect, p Policy, l ServiceLimit) {
 	l.Policy, l.Unit = p.Name, p.Unit
 	if p.Quota >= 0 && len(r.a.Policies) < maxPolicies {
 		r.a.Policies = append(r.a.Policies, p)
+		if r.usual {
+			r.a.usual = append(r.a.usual, p.Name)
+		}
 	}
 	if l.Remaining < 0 && l.Reset < 0 && l.Used == 0 {
 		return
@@ -89,11 +94,15 @@ func (r *dialectReader) addToIETF(p *Policy, l *ServiceLimit) bool {
 		if !r.draft {
 			r.matched |= 1 << best
 		}
+		loose := r.usual && have.Window == 0
 		if have.Window == 0 {
 			have.Window = p.Window
 		}
 		left := r.ietfLimit(have.Name)
 		r.name(have, left, p.Name)
+		if loose {
+			r.a.usual = append(r.a.usual, have.Name)
+		}
 		if left != nil {
 			lack(left, l)
 		} else if (l.Remaining >= 0 || l.Reset >= 0) && len(r.a.Limits) < maxPolicies {

@@ -68,6 +68,7 @@ type dialectReader struct {
 	known  int        // of spoken, those recognised by more than the fields of a family
 	shown  bool       // a dialect that anybody may speak shows by more than its quotas
 	draft  bool       // the quota at hand is in the fields of the early IETF drafts
+	usual  bool       // … and its window in the table alone
 	taken  uint64     // of fields, those a dialect has explained
 	groups []quotaGroup
 }
@@ -390,7 +391,7 @@ func (r *dialectReader) emit(g *quotaGroup) {
 		used, usedKnown = parseCount(value)
 	}
 	if g.name[roleRate] != "" {
-		setRate(&p, r.value(g, roleRate))
+		setRate(&p, r.value(g, roleRate), !g.dialect.anywhere())
 	}
 	if p.Quota < 0 && q.Quota > 0 {
 		p.Quota = q.Quota

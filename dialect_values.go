@@ -346,7 +346,7 @@ func isDash(r rune) bool { return r == '-' || r == '_' || r == '.' }
 // setRate gives a policy the rate a field states in units per window, or per
 // second where there is none: of its quota where it has one, or else as so many
 // in that time, or one in so long.
-func setRate(p *Policy, value string) {
+func setRate(p *Policy, value string, sure bool) {
 	n, rest, ok := scanDecimal(trimOWS(value))
 	if !ok || n.neg || trimOWS(rest) != "" {
 		return
@@ -359,7 +359,7 @@ func setRate(p *Policy, value string) {
 		return
 	}
 	switch {
-	case p.Window == 0 && p.Quota > 0 && rate >= float64(p.Quota): // the quota once more, by another name
+	case !sure && p.Window == 0 && p.Quota > 0 && rate >= float64(p.Quota): // the quota once more, by another name
 		return
 	case p.Quota > 0:
 	case rate < 1:

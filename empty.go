@@ -6,7 +6,8 @@ import "time"
 // where the origin names neither a reset nor a window.
 type drought struct {
 	dry      time.Time     // since when nothing has been left
-	zeros    int           // resets of 0 in a row
+	zeros    int           // resets of 0 in a row …
+	above    time.Time     // … and when one above 0 was named last
 	whole    int64         // the most that was ever said to be left
 	blind    time.Duration // how long to wait where nothing is left and no reset named …
 	proven   time.Duration // … a wait that was too short …

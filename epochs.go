@@ -107,11 +107,13 @@ func (l *ledger) compare(p *Policy) {
 // shows that the present epoch was begun too soon.
 func (l *ledger) hearWhen(now, start time.Time, c *charge, p *Policy, s *statement) (tooSoon bool) {
 	if s.reset == 0 && s.resolution > 0 {
-		if l.zeros++; s.remaining > 0 || l.zeros >= convinced {
+		// For as long after one above 0 as they are rounded by, it is one that is rounded down.
+		last := !l.above.IsZero() && now.Sub(l.above) <= s.resolution+l.usual
+		if l.zeros++; s.remaining > 0 || l.zeros >= convinced && !last {
 			s.reset = -1 // a constant, or cut off: it tells nothing
 		}
 	} else if s.reset > 0 {
-		l.zeros = 0
+		l.zeros, l.above = 0, now
 	}
 	if s.reset >= 0 {
 		l.grain, l.rounded = s.resolution, 0

@@ -44,6 +44,7 @@ type Announcement struct {
 	Date time.Time `json:",omitzero"`
 
 	majors []string // as Dialect.Majors
+	usual  []string // those of Policies of which the answer does not say how long their windows are, but the service's documentation
 	named  bool     // as Dialect.Named
 }
 

@@ -150,7 +150,9 @@ func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement) (bu
 		if name != "" {
 			buckets = append(buckets, name)
 		}
-		p.announced(now, pol, p.origin.ownBuckets(name, pm.path))
+		if s := p.announced(now, pol, p.origin.ownBuckets(name, pm.path)); s != nil {
+			s.loose = slices.Contains(a.usual, pol.Name)
+		}
 	}
 	return buckets
 }
@@ -231,6 +233,9 @@ func (p *partition) limited(now time.Time, bucket string, lim *ServiceLimit) *sl
 // hearLimit takes in what an answer says of one slot. known: it is in the dialect
 // of a service.
 func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLimit, a *Announcement, known bool) {
+	if known {
+		lim = s.resetUnit.read(now, pm.start, lim)
+	}
 	grain := lim.Resolution
 	instant := now.Add(lim.Reset)
 	if c := &p.origin.clock; lim.Clock && lim.Reset > 0 && !a.Date.IsZero() {

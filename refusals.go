@@ -48,7 +48,7 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 		}
 		wait := backoffWait(b.blind, o.limits.MinBackoff, o.limits.MaxBackoff)
 		pm.retryAt = now.Add(wait)
-		if fresh && (limit || !p.succeededSince(before, now)) && p.pause.extend(now.Add(wait)) {
+		if fresh && (limit || !p.succeededSince(before, now)) && !p.heldByLedger(now, pm) && p.pause.extend(now.Add(wait)) {
 			p.pause.doubtful, p.pause.path, p.pause.began, p.pause.tried = true, pm.path, now, false
 			p.paused(now, Event{Cause: CausePause, Wait: wait, InARow: b.n})
 		}
@@ -104,6 +104,14 @@ func (p *partition) explains(now time.Time, pm *Permit, a *Announcement) bool {
 		}
 	}
 	return len(a.Violated) > 0
+}
+
+// heldByLedger reports whether an announced policy that has nothing left for pm's request
+// holds those after it, until its ledger has one go to see: no outage has to be assumed.
+func (p *partition) heldByLedger(now time.Time, pm *Permit) bool {
+	return !p.origin.limits.IgnoreHeaders && slices.ContainsFunc(pm.charges, func(c charge) bool {
+		return c.slot.source == SourceAnnounced && now.Before(c.slot.ledger.closed)
+	})
 }
 
 // only reports whether no other budgets are known than those of a lane: what it is

@@ -58,6 +58,9 @@ type slot struct {
 	slip      bool      // the reset announced last was far later than the window explains
 	capped    bool      // what it holds for is too long to wait for, and that was told
 	said      Policy    // as it was announced last
+	loose     bool      // its window is the service's documentation's word, not that of its answers …
+	shown     bool      // … which show how long it is
+	resetUnit resetUnit // what resets are counted in
 }
 
 func newSlot(p Policy, s Source) *slot {
@@ -76,7 +79,7 @@ func (s *slot) resize(p Policy) {
 		s.ledger.anew()
 	}
 	s.policy, s.terms = p, p
-	if p.Window == 0 && s.source == SourceAnnounced {
+	if (p.Window == 0 || s.loose && s.shown) && s.source == SourceAnnounced {
 		s.terms.Window = known
 	} else {
 		s.ledger.inferred = 0
@@ -105,14 +108,17 @@ func (s *slot) infer(reset, grain time.Duration) {
 	s.terms.Window, l.inferred = window, max(window-max(least, time.Second), 1)
 }
 
-// inferFrom infers the window of a policy that states none from a reset that is
+// inferFrom infers the window of a policy that states none itself from a reset that is
 // rounded to a grain: it is as long as the longest wait for its end. Refusals come
 // late in it; where they alone announce it, it is no longer than from one end to
 // the next, either. One answer that names a wait far longer than all before it may be a
 // slip, and would hold requests back for good: the next has to do so, too.
 func (s *slot) inferFrom(now time.Time, lim *ServiceLimit, grain time.Duration) {
 	accepted := s.accepted()
-	if s.policy.Window == 0 && (lim.Remaining != 0 || s.habit.onRefusals) {
+	if s.loose && !s.shown { // what this origin says of its windows counts for more than what others do
+		s.shown, s.terms.Window = true, 0
+	}
+	if (s.policy.Window == 0 || s.loose) && (lim.Remaining != 0 || s.habit.onRefusals) {
 		window, slack := usual(lim, grain)
 		if s.slip = s.terms.Window > 0 && window > 2*s.terms.Window && !s.slip; !s.slip {
 			s.infer(window, slack)

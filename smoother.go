@@ -13,6 +13,7 @@ type plan struct {
 	to    time.Time // the reset it was made for
 	units float64   // left at from
 	rate  float64   // units per second
+	wary  bool      // the reset it was made for may have been when a bucket is full
 }
 
 // demand counts requests over a tenth of a policy's window: long enough not
@@ -79,7 +80,8 @@ func (s *slot) pace(now time.Time, waiting int64, sm *Smoothing) float64 {
 		return s.makeWay(now, sm.Velocity, float64(p.Quota)/p.Window.Seconds())
 	}
 	ahead := end.Sub(now)
-	if s.ledger.shape == shapeUnknown && s.ledger.streak > 0 {
+	wary := s.ledger.shape == shapeUnknown && s.ledger.streak > 0
+	if wary {
 		ahead = max(ahead, p.Window) // it may be a bucket, and the reset when it is full
 	}
 	if ahead <= 0 || left <= 0 || left >= unlimited {
@@ -94,8 +96,8 @@ func (s *slot) pace(now time.Time, waiting int64, sm *Smoothing) float64 {
 	}
 	off := left - (s.plan.units - s.plan.rate*now.Sub(s.plan.from).Seconds())
 	slack := max(2*s.plan.rate*s.micro(sm).Seconds(), s.plan.units/10, 2)
-	if s.plan.from.IsZero() || math.Abs(off) > slack || end.Sub(s.plan.to).Abs() > time.Second {
-		s.plan = plan{from: now, to: end, units: left, rate: s.makeWay(now, sm.Velocity, left/ahead.Seconds())}
+	if s.plan.from.IsZero() || math.Abs(off) > slack || end.Sub(s.plan.to).Abs() > time.Second || s.plan.wary && !wary {
+		s.plan = plan{from: now, to: end, units: left, rate: s.makeWay(now, sm.Velocity, left/ahead.Seconds()), wary: wary}
 	}
 	return s.plan.rate
 }

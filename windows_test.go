@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/heedhttp/heed"
 	"github.com/heedhttp/heed/heedtest"
 )
 
@@ -224,6 +225,134 @@ func TestBucketsThatAreFilledUpEverySecondAreUsedUp(t *testing.T) {
 				return ok
 			}
 		})
+	}
+}
+
+// As many come back in a second as the bucket holds: Spring Cloud Gateway's steady rate. It
+// says so, and it is no other name for the quota.
+func TestBucketsThatAreFilledUpAtOnceEverySecondAreUsedUp(t *testing.T) {
+	fare(t, 20*time.Second, 195, 0, func() func(now time.Time, h http.Header) bool { // of 205 or so
+		const quota = 10
+		left, at := quota, time.Now().Unix()
+		return func(now time.Time, h http.Header) bool {
+			if now.Unix() > at {
+				left, at = quota, now.Unix()
+			}
+			ok := left > 0
+			if ok {
+				left--
+			}
+			h.Set("X-RateLimit-Burst-Capacity", strconv.Itoa(quota))
+			h.Set("X-RateLimit-Replenish-Rate", strconv.Itoa(quota))
+			h.Set("X-RateLimit-Remaining", strconv.Itoa(left))
+			return ok
+		}
+	})
+}
+
+// Where nothing is left and nobody says until when, the wait that was tried was too short: the
+// next one is longer, and not by the seconds for which an outage is left alone.
+func TestRefusalsThatSayNothingIsLeftAreNoOutage(t *testing.T) {
+	fare(t, 20*time.Second, 165, 12, func() func(now time.Time, h http.Header) bool { // of 205 or so
+		const quota = 10
+		left, at := quota, time.Now().Unix()
+		return func(now time.Time, h http.Header) bool {
+			if now.Unix() > at {
+				left, at = quota, now.Unix()
+			}
+			ok := left > 0
+			if ok {
+				left--
+			}
+			h.Set("X-RateLimit-Limit", strconv.Itoa(quota))
+			h.Set("X-RateLimit-Remaining", strconv.Itoa(left))
+			return ok
+		}
+	})
+}
+
+// What resets are rounded down to is 0 for as long as they are rounded by, before a window
+// ends. That is no constant, nor is the window over.
+func TestLastSecondOfAWindowIsNoConstant(t *testing.T) {
+	for phase := 100 * time.Millisecond; phase < 5*time.Second; phase += 350 * time.Millisecond {
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.FixedWindowByClock, Phase: phase, Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}},
+			Dialect: heedtest.XRateLimit, Rounding: heedtest.RoundDown, RetryAfter: heedtest.RetryAfter{Mode: heedtest.RetryAfterNone},
+			Latency: heedtest.RoundTrip(time.Millisecond),
+		}, 16, 4, nil}.play(t)
+		t.Logf("turns after %v: %d accepted, %d refused", phase, tally.Accepted, tally.Refused)
+		if tally.Accepted < 200 || tally.Refused > 1 {
+			t.Errorf("turns after %v: %d accepted of 200 at least, %d refused", phase, tally.Accepted, tally.Refused)
+		}
+	}
+}
+
+// The windows that a service documents are not those of everybody who announces limits as it
+// does: what the origin says itself counts for more.
+func TestDocumentedWindowsGiveWayToWhatAnOriginSays(t *testing.T) {
+	for rate, least := range map[int]int{10: 235, 50: 1000} { // of 250 and 1050
+		fare(t, 20*time.Second, least, 0, func() func(now time.Time, h http.Header) bool {
+			b := tokenBucket{rate: float64(rate), burst: 50}
+			return func(now time.Time, h http.Header) bool {
+				ok := b.take(now)
+				full := now.Add(time.Duration((b.burst - b.left) / b.rate * float64(time.Second)))
+				h.Set("Anthropic-Ratelimit-Requests-Limit", "50")
+				h.Set("Anthropic-Ratelimit-Requests-Remaining", strconv.Itoa(int(b.left)))
+				h.Set("Anthropic-Ratelimit-Requests-Reset", full.UTC().Format(time.RFC3339))
+				return ok
+			}
+		})
+	}
+}
+
+// Resets are plain numbers of thousandths of a second at some origins, MuleSoft's and Zuul's,
+// and of seconds at nearly all: what they are shows by how fast they pass.
+func TestResetsInThousandthsAreToldFromSeconds(t *testing.T) {
+	for _, length := range []time.Duration{time.Second, 5 * time.Second, 7 * time.Second, 10 * time.Second} {
+		quota := int(length / (100 * time.Millisecond))
+		fare(t, 2*length, quota*9/5, 1, func() func(now time.Time, h http.Header) bool {
+			w := &window{quota: quota, length: length}
+			return func(now time.Time, h http.Header) bool {
+				ok := w.take(now)
+				usualFields(h, quota, max(quota-w.used, 0), w.end.Sub(now).Milliseconds())
+				return ok
+			}
+		})
+	}
+	for _, ends := range []time.Duration{20 * time.Minute, 47*time.Minute + 54*time.Second} {
+		for _, way := range []time.Duration{0, 250 * time.Millisecond} {
+			synctest.Test(t, func(t *testing.T) {
+				const quota = 100
+				w := &window{quota: quota, length: time.Hour, end: time.Now().Add(ends)}
+				l := &limiter{way: way, accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
+					ok := w.take(now)
+					usualFields(h, quota, max(quota-w.used, 0), int64(math.Ceil(w.end.Sub(now).Seconds())))
+					return ok
+				}}
+				l.ask(t, ends+2*time.Hour, "http://origin.test/")
+				if l.accepted < 3*quota-2 || l.refused > 0 {
+					t.Errorf("%v before the hour: %d accepted of %d, %d refused", ends, l.accepted, 3*quota, l.refused)
+				}
+			})
+		}
+	}
+}
+
+// What is left of a window that is met shortly before its end is used up by then: that a
+// few answers looked like those of a bucket holds nothing back for good.
+func TestWindowsMetNearTheirEndAreUsedUp(t *testing.T) {
+	for _, dialect := range []heedtest.Dialect{heedtest.IETF11, heedtest.IETF07, heedtest.IETF06} {
+		for ends := 6 * time.Second; ends < 30*time.Second; ends += 4 * time.Second {
+			load{heedtest.Config{
+				Algorithm: heedtest.FixedWindowByClock, Phase: ends, Policies: []heedtest.Policy{{Quota: 100, Window: time.Minute}},
+				Dialect: dialect, Latency: heedtest.RoundTrip(time.Millisecond),
+			}, 16, 1, func(o *heedtest.Origin, _ *heed.Registry) {
+				time.Sleep(ends)
+				if tally := o.Tally(); tally.Accepted < 95 || tally.Refused > 0 {
+					t.Errorf("%s, %v before its end: %d accepted of 100, %d refused", dialect, ends, tally.Accepted, tally.Refused)
+				}
+			}}.play(t)
+		}
 	}
 }
 
