@@ -274,8 +274,12 @@ func (l *ledger) sooner() time.Duration {
 	if l.inferred > 0 && l.shape != shapeSliding {
 		return 0
 	}
-	return max(l.least-2*max(l.usual-l.least, 0), 0)
+	return l.surely()
 }
+
+// surely is how long a request and its answer are on their way, at least: the quickest
+// round trip, less twice what they mostly take longer.
+func (l *ledger) surely() time.Duration { return max(l.least-2*max(l.usual-l.least, 0), 0) }
 
 // anew forgets what was said of another quota, so that the next word counts
 // by itself.

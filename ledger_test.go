@@ -11,7 +11,8 @@ import (
 func TestLastUnitGoesWhereRoundingCostsNothing(t *testing.T) {
 	start := time.Date(2026, 6, 2, 10, 0, 0, 0, time.UTC)
 	p := &Policy{Name: "p", Quota: 50, Window: 5 * time.Second}
-	l := ledger{stated: true, left: 1, most: 1, grain: time.Second, quickest: 10 * time.Millisecond, onTime: seenOnTime, opens: start.Add(5 * time.Second)}
+	trip := 10 * time.Millisecond
+	l := ledger{stated: true, left: 1, most: 1, grain: time.Second, quickest: trip, least: trip, usual: trip, onTime: seenOnTime, opens: start.Add(5 * time.Second)}
 	for _, c := range []struct{ at, goes time.Duration }{
 		{3300 * time.Millisecond, 3990 * time.Millisecond}, // held for the instant
 		{3990 * time.Millisecond, 3990 * time.Millisecond}, // the instant
