@@ -39,3 +39,16 @@ func TestLastUnitOfWindowIsNotPacedPastTheInstantThatCostsNothing(t *testing.T) 
 		}
 	}
 }
+
+// Windows that begin with their first requests begin later each time, if the last unit of each
+// is taken: that shows once it is more than can be seen of their ends.
+func TestWindowsFarAwayAreSoonSeenToBeginWithTheirFirstRequests(t *testing.T) {
+	tally, _ := load{heedtest.Config{
+		Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}},
+		Latency:  heedtest.RoundTrip(500 * time.Millisecond),
+	}, 64, 10, nil}.play(t)
+	t.Logf("%d accepted, %d refused", tally.Accepted, tally.Refused)
+	if tally.Accepted < 485 || tally.Refused > 0 {
+		t.Errorf("%d of 500 accepted, %d refused", tally.Accepted, tally.Refused)
+	}
+}
