@@ -197,6 +197,9 @@ func (l *ledger) shorten(now time.Time, p *Policy, grain time.Duration) {
 func (l *ledger) hearReset(now, start time.Time, p *Policy, s statement) {
 	named := now.Add(s.reset + l.later(now, p, &s))
 	earliest := start.Add(s.reset - s.resolution)
+	if end, ok := l.endsBy(now, p); ok && !end.Before(earliest) {
+		named = soonest(named, end)
+	}
 	switch {
 	case l.opens.IsZero(), l.elastic && named.After(l.opens), earliest.After(l.opens), named.Before(l.earliest): // another reset
 		l.opens, l.earliest = named, earliest
@@ -208,6 +211,17 @@ func (l *ledger) hearReset(now, start time.Time, p *Policy, s statement) {
 	if earliest.After(l.earliest) {
 		l.earliest = earliest
 	}
+}
+
+// endsBy returns the instant by which a window ends whose first answer was silent: no later than its
+// length after that.
+func (l *ledger) endsBy(now time.Time, p *Policy) (time.Time, bool) {
+	begun := now
+	if l.stated {
+		begun = l.begun
+	}
+	silent := !l.opened.IsZero() && l.opened.Before(begun)
+	return l.opened.Add(p.Window), silent && l.shape == shapeReset && !l.elastic && l.inferred == 0 && p.Window > 0
 }
 
 // stale reports whether an answer belongs to an epoch that is over: it was

@@ -52,3 +52,21 @@ func TestWindowsFarAwayAreSoonSeenToBeginWithTheirFirstRequests(t *testing.T) {
 		t.Errorf("%d of 500 accepted, %d refused", tally.Accepted, tally.Refused)
 	}
 }
+
+// What is announced now and then is used up as if it were all the time: silent answers show
+// how far away an origin is, and when a window began.
+func TestWindowsFarAwayThatAreAnnouncedNowAndThenAreUsedUp(t *testing.T) {
+	for _, alg := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.FixedWindowByClock} {
+		for phase := time.Duration(0); phase < 5*time.Second; phase += 1700 * time.Millisecond {
+			tally, _ := load{heedtest.Config{
+				Algorithm: alg, Phase: phase, Every: 10,
+				Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}},
+				Latency:  heedtest.RoundTrip(500 * time.Millisecond),
+			}, 16, 20, nil}.play(t)
+			t.Logf("%s, phase %v: %d accepted, %d refused", alg, phase, tally.Accepted, tally.Refused)
+			if tally.Accepted < 980 || tally.Refused > 0 {
+				t.Errorf("%s, phase %v: %d of 1000 accepted, %d refused", alg, phase, tally.Accepted, tally.Refused)
+			}
+		}
+	}
+}

@@ -294,7 +294,8 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	if s.reset > atMost {
 		s.reset, capped = atMost, true
 	}
-	l.measureTrip(now, start, p, &s)
+	l.measureTrip(now, start)
+	l.lead(p, &s)
 	if s.remaining >= 0 {
 		l.learnOrder(now, start, c, p, s.remaining)
 	}
@@ -358,15 +359,18 @@ func (l *ledger) hearLate(now time.Time, c *charge, p *Policy, s *statement, atM
 	}
 }
 
-// measureTrip takes in how long an answer took, and by how much requests may go
-// sooner for that.
-func (l *ledger) measureTrip(now, start time.Time, p *Policy, s *statement) {
+// measureTrip takes in how long an answer took.
+func (l *ledger) measureTrip(now, start time.Time) {
 	trip := now.Sub(start)
 	orDefault(&l.usual, trip)
 	orDefault(&l.least, trip)
 	l.usual += (trip - l.usual) / 32
 	l.least = min(trip, l.least+(l.usual-l.least)/256)
 	l.quickest = min(trip, l.quickest+max(l.quickest/16, min(trip/16, time.Millisecond)))
+}
+
+// lead takes in by how much requests may go sooner for what they and answers are on their way.
+func (l *ledger) lead(p *Policy, s *statement) {
 	switch {
 	case l.othersSeen, float64(p.Quota)*l.quickest.Seconds() <= p.Window.Seconds(): // no more than the time of a unit, and not worth it
 		l.ahead = 0
