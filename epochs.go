@@ -87,7 +87,8 @@ func (l *ledger) awaits(c *charge) bool {
 
 // compare finds out whether a window begins with the first request in it: then
 // each begins later than the one before and its length say, by a round trip at
-// least. By the clock they only seem to, by less than what resets are rounded to.
+// least. By the clock they only seem to, by less than what resets are rounded to; and never so that
+// the earliest that one can end is later than the latest that those before it can have.
 func (l *ledger) compare(p *Policy) {
 	if l.opens.IsZero() || p.Window <= 0 {
 		return
@@ -98,7 +99,9 @@ func (l *ledger) compare(p *Policy) {
 		l.turns++
 	}
 	l.previous = l.opens
-	if l.opens.Sub(l.anchor) > l.turns*p.Window+l.grain+2*l.quickest {
+	l.anchor = soonest(l.anchor, l.opens.Add(-l.turns*p.Window))
+	drift := l.turns * p.Window / 1000 // no two clocks go alike
+	if l.opens.Sub(l.anchor) > l.turns*p.Window+l.grain+2*l.quickest || l.earliest.Sub(l.anchor) > l.turns*p.Window+drift {
 		l.byUse = true
 	}
 }
@@ -212,6 +215,9 @@ func (l *ledger) shorten(now time.Time, p *Policy, grain time.Duration) {
 func (l *ledger) hearReset(now, start time.Time, p *Policy, s statement) {
 	named := now.Add(s.reset + l.later(now, p, &s))
 	earliest := start.Add(s.reset - s.resolution)
+	if end, ok := l.endsBy(now, p); ok && !end.Before(earliest) {
+		named = soonest(named, end)
+	}
 	switch {
 	case l.opens.IsZero(), l.elastic && named.After(l.opens), earliest.After(l.opens), named.Before(l.earliest): // another reset
 		l.opens, l.earliest = named, earliest
@@ -223,6 +229,17 @@ func (l *ledger) hearReset(now, start time.Time, p *Policy, s statement) {
 	if earliest.After(l.earliest) {
 		l.earliest = earliest
 	}
+}
+
+// endsBy returns the instant by which a window ends whose first answer was silent: no later than its
+// length after that.
+func (l *ledger) endsBy(now time.Time, p *Policy) (time.Time, bool) {
+	begun := now
+	if l.stated {
+		begun = l.begun
+	}
+	silent := !l.opened.IsZero() && l.opened.Before(begun)
+	return l.opened.Add(p.Window), silent && l.shape == shapeReset && !l.elastic && l.inferred == 0 && p.Window > 0
 }
 
 // stale reports whether an answer belongs to an epoch that is over: it was

@@ -31,6 +31,9 @@ func (p *partition) hear(now time.Time, pm *Permit, status int, a *Announcement)
 				pm.counts = false // nor do its bytes
 			default:
 				c.slot.settle(now, pm.start, c)
+				if c.slot.source == SourceAnnounced && !a.Refused { // which may come from nearer by
+					c.slot.ledger.measureTrip(now, pm.start)
+				}
 				if c.due && c.slot.habit.last.Before(now) {
 					c.slot.habit.missed()
 				}

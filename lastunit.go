@@ -9,7 +9,7 @@ import "time"
 // before the reset, or where it is too late for that not in this epoch. Where an
 // instant is named, it is when that may have been rounded up from: the answer shows.
 func (l *ledger) lastUnit(now time.Time, p *Policy) time.Time {
-	reset, trip := l.opens, l.quickest
+	reset, trip := l.opens, l.surely()
 	switch {
 	case l.atOnce(): // keeping it would keep the others, too
 		return now
@@ -61,7 +61,7 @@ func (l *ledger) sparing(p *Policy) bool {
 		return false
 	}
 	lost := l.usual
-	if l.uneven() {
+	if l.uneven() && l.own.inFlight > 0 { // the last to arrive may be another one
 		lost += l.grain / 2
 	}
 	return l.ahead > 0 || times(p.Quota, lost) > p.Window

@@ -225,7 +225,8 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	if s.reset > atMost {
 		s.reset, capped = atMost, true
 	}
-	l.measureTrip(now, start, p, &s)
+	l.measureTrip(now, start)
+	l.lead(p, &s)
 	if s.remaining >= 0 {
 		l.learnOrder(now, start, c, p, s.remaining)
 	}

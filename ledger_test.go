@@ -11,11 +11,12 @@ import (
 func TestLastUnitGoesWhereRoundingCostsNothing(t *testing.T) {
 	start := time.Date(2026, 6, 2, 10, 0, 0, 0, time.UTC)
 	p := &Policy{Name: "p", Quota: 50, Window: 5 * time.Second}
+	trip := 10 * time.Millisecond
 	l := ledger{
 		stated: true, left: 1, most: 1,
 		resets:   resets{opens: start.Add(5 * time.Second)},
 		rounding: rounding{grain: time.Second, onTime: seenOnTime},
-		trips:    trips{quickest: 10 * time.Millisecond},
+		trips:    trips{quickest: trip, least: trip, usual: trip},
 	}
 	for _, c := range []struct{ at, goes time.Duration }{
 		{3300 * time.Millisecond, 3990 * time.Millisecond}, // held for the instant

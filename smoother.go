@@ -87,7 +87,7 @@ func (s *slot) pace(now time.Time, waiting int64, sm *Smoothing) float64 {
 	if ahead <= 0 || left <= 0 || left >= unlimited {
 		return math.Inf(1) // the ledger decides alone
 	}
-	if s.ledger.atOnce() && !sm.always() {
+	if !sm.always() && (s.ledger.atOnce() || left == 1 && waiting > 1 && !s.ledger.othersSeen) { // the last one goes when that costs nothing
 		return math.Inf(1)
 	}
 	if !s.paced(now, ahead, float64(waiting), left, sm) {

@@ -11,15 +11,22 @@ type trips struct {
 	ahead    time.Duration // … and by how much that lets requests go sooner
 }
 
-// measureTrip takes in how long an answer took, and by how much requests may go
-// sooner for that.
-func (l *ledger) measureTrip(now, start time.Time, p *Policy, s *statement) {
+// measureTrip takes in how long an answer took.
+func (t *trips) measureTrip(now, start time.Time) {
 	trip := now.Sub(start)
-	orDefault(&l.usual, trip)
-	orDefault(&l.least, trip)
-	l.usual += (trip - l.usual) / 32
-	l.least = min(trip, l.least+(l.usual-l.least)/256)
-	l.quickest = min(trip, l.quickest+max(l.quickest/16, min(trip/16, time.Millisecond)))
+	orDefault(&t.usual, trip)
+	orDefault(&t.least, trip)
+	t.usual += (trip - t.usual) / 32
+	t.least = min(trip, t.least+(t.usual-t.least)/256)
+	t.quickest = min(trip, t.quickest+max(t.quickest/16, min(trip/16, time.Millisecond)))
+}
+
+// surely is how long a request and its answer are on their way, at least: the quickest
+// round trip, less twice what they mostly take longer.
+func (t *trips) surely() time.Duration { return max(t.least-2*max(t.usual-t.least, 0), 0) }
+
+// lead takes in by how much requests may go sooner for what they and answers are on their way.
+func (l *ledger) lead(p *Policy, s *statement) {
 	switch {
 	case l.othersSeen, float64(p.Quota)*l.quickest.Seconds() <= p.Window.Seconds(): // no more than the time of a unit, and not worth it
 		l.ahead = 0
@@ -35,7 +42,7 @@ func (l *ledger) sooner() time.Duration {
 	if l.inferred > 0 && l.shape != shapeSliding {
 		return 0
 	}
-	return max(l.least-2*max(l.usual-l.least, 0), 0)
+	return l.surely()
 }
 
 // onTheWay is how much later than the origin said what is left the next request
