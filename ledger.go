@@ -21,7 +21,8 @@ type ledger struct {
 	left     int64     // where stated: what may still be sent at least; may be negative …
 	most     int64     // … and at most
 	said     time.Time // when the origin last said what remains …
-	saidOf   int64     // … and of which request: sent, when it was
+	saidOf   int64     // … of which request: sent, when it was …
+	saidLeft int64     // … and how much
 	fresh    bool      // the epoch began after a stop: the quota is presumed whole
 	carried  int64     // units that were left when the epoch began
 	inEpoch  int64     // units sent in this epoch …
@@ -84,7 +85,7 @@ type ledger struct {
 	gains     int       // answers that speak for a steady refill
 
 	ordered    int       // answers in a row that came in the order of their requests …
-	heardFrom  time.Time // … when the request of the latest of them went …
+	heardAt    time.Time // … when the latest of them came …
 	heardLeft  int64     // … and what it said is left
 	part       float64   // of a unit that is left beside those in left, where they come back steadily
 	regained   float64   // units a second that came back lately; 0: not measured
@@ -109,6 +110,7 @@ type charge struct {
 	sent     int64 // of the ledger when this one was sent, itself included …
 	answered int64 // … likewise
 	used     int64 // … and in use
+	said     int64 // what the origin had said of this epoch to be left; else unlimited
 	epoch    uint32
 	settled  bool // no longer in flight
 	due      bool // its answer can be expected to announce the policy
@@ -223,7 +225,11 @@ func (l *ledger) take(now time.Time, n int64, p *Policy) charge {
 	l.inEpoch += n
 	l.left -= n
 	l.most -= n
-	return charge{n: n, sent: l.sent, answered: l.answered, used: l.own.used(now, p.Window), epoch: l.epoch}
+	said := int64(unlimited)
+	if l.stated {
+		said = l.saidLeft
+	}
+	return charge{n: n, sent: l.sent, answered: l.answered, used: l.own.used(now, p.Window), said: said, epoch: l.epoch}
 }
 
 // refund gives back what a request took that was never counted.
@@ -292,7 +298,7 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	}
 	l.measureTrip(now, start, p, &s)
 	if s.remaining >= 0 {
-		l.learnOrder(now, start, c, p, s.remaining)
+		l.learnOrder(now, c, p, s.remaining)
 	}
 	if l.stale(start, c, s) {
 		if !l.stated {
@@ -326,6 +332,9 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	}
 	if !l.stated || !l.flows() || c.sent >= l.saidOf {
 		l.said = now
+	}
+	if !l.stated || c.sent >= l.saidOf {
+		l.saidLeft = r
 	}
 	l.stated, l.saidOf = true, max(l.saidOf, c.sent)
 	if r > 0 {
@@ -393,7 +402,7 @@ func (l *ledger) hearLeft(now time.Time, c *charge, p *Policy, r, least int64, r
 	case l.stated && l.flows() && c.sent < l.saidOf: // an older word than the last
 	case l.stated:
 		l.noticeOthers(now, p, c, r, refused)
-		l.learnRefill(now, p, r, least-l.noise(c, p))
+		l.learnRefill(now, c, p, r, least-l.noise(c, p))
 		if l.shape == shapeRefill {
 			l.hearRefill(now, p, c, r, least)
 			break
