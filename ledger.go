@@ -205,7 +205,7 @@ func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Tim
 			return now, true // others hold it all: see what the origin says
 		}
 		return at, known
-	case at.IsZero() && l.sent == l.answered:
+	case at.IsZero() && l.own.inFlight == 0:
 		// Nothing in flight, nothing said: what was sent first comes back.
 		if at, known = l.own.back(now, 1, p.Window); !known || p.Window == 0 {
 			return now, true
@@ -267,7 +267,9 @@ func (l *ledger) adopt(now time.Time, accepted, remaining int64, p *Policy) {
 // answer was on its way, and comes back so much sooner.
 func (l *ledger) settle(now, start time.Time, c *charge, p *Policy) {
 	l.own.done(now, start, l.sooner(), c.n, p.Quota, p.Window)
-	l.answered += c.n
+	if p.Unit != UnitContentBytes { // which are counted as they come: see correct
+		l.answered += c.n
+	}
 	if c.epoch == l.epoch && l.opened.IsZero() {
 		l.opened = now
 	}
@@ -296,7 +298,7 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	if s.reset > atMost {
 		s.reset, capped = atMost, true
 	}
-	l.measureTrip(now, start, p, &s)
+	l.measureTrip(now, start, c, p, &s)
 	if s.remaining >= 0 {
 		l.learnOrder(now, c, p, s.remaining)
 	}
@@ -365,7 +367,7 @@ func (l *ledger) hearLate(now time.Time, c *charge, p *Policy, s *statement, atM
 
 // measureTrip takes in how long an answer took, and by how much requests may go
 // sooner for that.
-func (l *ledger) measureTrip(now, start time.Time, p *Policy, s *statement) {
+func (l *ledger) measureTrip(now, start time.Time, c *charge, p *Policy, s *statement) {
 	trip := now.Sub(start)
 	orDefault(&l.usual, trip)
 	orDefault(&l.least, trip)
@@ -373,7 +375,7 @@ func (l *ledger) measureTrip(now, start time.Time, p *Policy, s *statement) {
 	l.least = min(trip, l.least+(l.usual-l.least)/256)
 	l.quickest = min(trip, l.quickest+max(l.quickest/16, min(trip/16, time.Millisecond)))
 	switch {
-	case l.othersSeen, float64(p.Quota)*l.quickest.Seconds() <= p.Window.Seconds(): // no more than the time of a unit, and not worth it
+	case l.othersSeen, float64(p.Quota)*l.quickest.Seconds() <= float64(max(c.n, 1))*p.Window.Seconds(): // no more than the time of a request, and not worth it
 		l.ahead = 0
 	case !s.clock, s.reset > s.resolution: // else the instant may be over, as that of an origin that names the present one is
 		l.ahead = l.quickest
