@@ -203,3 +203,54 @@ func TestAbsurdCostsLiftNoLimit(t *testing.T) {
 		})
 	}
 }
+
+// Until a body is over the origin may not have counted all of it: another answer does not
+// speak for it, and that it turned out small, or was refused, makes nothing else smaller.
+func TestAnswersSpeakOnlyForBodiesThatAreOver(t *testing.T) {
+	for _, status := range []int{200, 429} {
+		synctest.Test(t, func(t *testing.T) {
+			type step struct {
+				status      int
+				trip        time.Duration
+				body, bytes int // in the answer, and left as it says
+			}
+			steps := []step{{200, 0, 100, 10_000}, {200, 0, 100, 9900}, {status, 0, 10, 9800}, {200, time.Second, 100, 9850}, {200, time.Minute, 100, 9700}}
+			base := respond(func(*http.Request) *http.Response {
+				s := steps[0]
+				steps = steps[1:]
+				time.Sleep(s.trip)
+				left, reset := s.bytes, 900
+				if s.status == 429 {
+					left, reset = 0, 0
+				}
+				return reply(s.status, strings.Repeat("x", s.body),
+					`RateLimit-Policy: "b";q=10000;w=1000;qu="content-bytes"`, fmt.Sprintf(`RateLimit: "b";r=%d;t=%d`, left, reset))
+			})
+			r := newRegistry(t, heed.Config{Default: unsmoothed})
+			tr := &heed.Transport{Registry: r, Base: base}
+			readAll(t, tr)
+			readAll(t, tr)
+			another := func() {
+				if resp, err := tr.RoundTrip(request(example)); err == nil {
+					io.Copy(io.Discard, resp.Body)
+					resp.Body.Close()
+				}
+			}
+			small, err := tr.RoundTrip(request(example).WithContext(heed.NoRetry(t.Context())))
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Hour * time.Duration(status/429)) // until the pause is over
+			go another()                                      // says what is left in a second
+			time.Sleep(time.Millisecond)
+			io.Copy(io.Discard, small.Body)
+			small.Body.Close()
+			go another() // is still under way then
+			time.Sleep(2 * time.Second)
+			if left := r.Snapshot()[0].Partitions[0].Policies[0].Remaining; left < 9000 || left > 9650 {
+				t.Errorf("%d: %d bytes left, want no more than 9850 less the two bodies of 100 that may not be counted", status, left)
+			}
+			time.Sleep(time.Hour)
+		})
+	}
+}

@@ -124,6 +124,23 @@ func TestTwoPoliciesAtOnceAreBothUsedUp(t *testing.T) {
 	}
 }
 
+// Where resets are rounded to as much as a window is long, and answers overtake each other, a
+// window that turned unseen looks like units that come back, but all of them are back then.
+func TestShortWindowsBesideALongOneAreNotTakenForBuckets(t *testing.T) {
+	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.FixedWindowByClock} {
+		for seed := range uint64(3) {
+			tally, _ := load{heedtest.Config{
+				Algorithm: algorithm,
+				Policies:  []heedtest.Policy{{Name: "minute", Quota: 100, Window: time.Minute}, {Name: "second", Quota: 10, Window: time.Second}},
+				Latency:   heedtest.HeavyTail(30*time.Millisecond, 1.7, 5*time.Second, seed),
+			}, 16, 20, nil}.play(t)
+			if tally.Refused != 0 || tally.Accepted < 1950 {
+				t.Errorf("%s, seed %d: %d accepted of 2000, %d refused", algorithm, seed, tally.Accepted, tally.Refused)
+			}
+		}
+	}
+}
+
 func TestPolicyAnnouncedByRefusalsAloneIsKeptTo(t *testing.T) {
 	tally, _ := load{heedtest.Config{
 		Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}, OnRefusalsOnly: true, Latency: heedtest.RoundTrip(50 * time.Millisecond),

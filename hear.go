@@ -307,7 +307,7 @@ func (pm *Permit) charge(s *slot) *charge {
 			return &pm.charges[i]
 		}
 	}
-	return &charge{slot: s, settled: true, sent: s.ledger.sent, answered: s.ledger.answered, epoch: s.ledger.epoch}
+	return &charge{slot: s, settled: true, sent: s.ledger.sent, answered: s.ledger.answered, said: unlimited, epoch: s.ledger.epoch}
 }
 
 // mostSlots bounds the policies for all requests that a server can have heed

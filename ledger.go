@@ -21,7 +21,8 @@ type ledger struct {
 	left     int64     // where stated: what may still be sent at least; may be negative …
 	most     int64     // … and at most
 	said     time.Time // when the origin last said what remains …
-	saidOf   int64     // … and of which request: sent, when it was
+	saidOf   int64     // … of which request: sent, when it was …
+	saidLeft int64     // … and how much
 	fresh    bool      // the epoch began after a stop: the quota is presumed whole
 	carried  int64     // units that were left when the epoch began
 	inEpoch  int64     // units sent in this epoch …
@@ -54,6 +55,7 @@ type charge struct {
 	sent     int64 // of the ledger when this one was sent, itself included …
 	answered int64 // … likewise
 	used     int64 // … and in use
+	said     int64 // what the origin had said of this epoch to be left; else unlimited
 	epoch    uint32
 	settled  bool // no longer in flight
 	due      bool // its answer can be expected to announce the policy
@@ -148,7 +150,7 @@ func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Tim
 			return now, true // others hold it all: see what the origin says
 		}
 		return at, known
-	case at.IsZero() && l.sent == l.answered:
+	case at.IsZero() && l.own.inFlight == 0:
 		// Nothing in flight, nothing said: what was sent first comes back.
 		if at, known = l.own.back(now, 1, p.Window); !known || p.Window == 0 {
 			return now, true
@@ -168,7 +170,11 @@ func (l *ledger) take(now time.Time, n int64, p *Policy) charge {
 	l.inEpoch += n
 	l.left -= n
 	l.most -= n
-	return charge{n: n, sent: l.sent, answered: l.answered, used: l.own.used(now, p.Window), epoch: l.epoch}
+	said := int64(unlimited)
+	if l.stated {
+		said = l.saidLeft
+	}
+	return charge{n: n, sent: l.sent, answered: l.answered, used: l.own.used(now, p.Window), said: said, epoch: l.epoch}
 }
 
 // refund gives back what a request took that was never counted.
@@ -206,7 +212,9 @@ func (l *ledger) adopt(now time.Time, accepted, remaining int64, p *Policy) {
 // answer was on its way, and comes back so much sooner.
 func (l *ledger) settle(now, start time.Time, c *charge, p *Policy) {
 	l.own.done(now, start, l.sooner(), c.n, p.Quota, p.Window)
-	l.answered += c.n
+	if p.Unit != UnitContentBytes { // which are counted as they come: see correct
+		l.answered += c.n
+	}
 	if c.epoch == l.epoch && l.opened.IsZero() {
 		l.opened = now
 	}
@@ -226,9 +234,9 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 		s.reset, capped = atMost, true
 	}
 	l.measureTrip(now, start)
-	l.lead(p, &s)
+	l.lead(c, p, &s)
 	if s.remaining >= 0 {
-		l.learnOrder(now, start, c, p, s.remaining)
+		l.learnOrder(now, c, p, s.remaining)
 	}
 	if l.stale(start, c, s) {
 		if !l.stated {
@@ -262,6 +270,9 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	}
 	if !l.stated || !l.flows() || c.sent >= l.saidOf {
 		l.said = now
+	}
+	if !l.stated || c.sent >= l.saidOf {
+		l.saidLeft = r
 	}
 	l.stated, l.saidOf = true, max(l.saidOf, c.sent)
 	if r > 0 {
@@ -312,7 +323,7 @@ func (l *ledger) hearLeft(now time.Time, c *charge, p *Policy, r, least int64, r
 	case l.stated && l.flows() && c.sent < l.saidOf: // an older word than the last
 	case l.stated:
 		l.noticeOthers(now, p, c, r, refused)
-		l.learnRefill(now, p, r, least-l.noise(c, p))
+		l.learnRefill(now, c, p, r, least-l.noise(c, p))
 		if l.shape == shapeRefill {
 			l.hearRefill(now, p, c, r, least)
 			break

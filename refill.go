@@ -27,7 +27,7 @@ type refilling struct {
 // ordering is whether answers come in the order of their requests.
 type ordering struct {
 	ordered   int       // answers in a row that did …
-	heardFrom time.Time // … when the request of the latest of them went …
+	heardAt   time.Time // … when the latest of them came …
 	heardLeft int64     // … and what it said is left
 }
 
@@ -68,10 +68,14 @@ func (l *ledger) learnFill(p *Policy, s *statement) {
 }
 
 // learnRefill notices that more is left than can have been left of what was
-// said before, though no reset has passed. So it is in a sliding window too, but
-// that has what this process has not used of it within a window.
-func (l *ledger) learnRefill(now time.Time, p *Policy, r, least int64) {
-	if least <= l.most || p.Window <= 0 || p.Quota <= 0 || l.flows() || now.Before(l.adopted) {
+// said before: of what is known by now, where late answers count as well, and of what
+// was when the request went, which no other order of arrivals explains. So it is in a
+// sliding window too, but that has what this process has not used of it within a window.
+func (l *ledger) learnRefill(now time.Time, c *charge, p *Policy, r, least int64) {
+	if least <= l.most || r+c.n-l.unread(c, p) <= c.said || p.Window <= 0 || p.Quota <= 0 || l.flows() || now.Before(l.adopted) {
+		return
+	}
+	if r+l.sent-min(l.saidOf, c.answered) >= p.Quota { // all is back but what may have gone since: a window turned unseen
 		return
 	}
 	enough := p.Quota / 2
@@ -121,15 +125,15 @@ func (l *ledger) refilled(at time.Time, p *Policy) float64 {
 
 // learnOrder notices whether answers come in the order of their requests: then
 // the origin has had these in that order as well, unless one says that more is left
-// than the one before it, and more than can have come back between them.
-func (l *ledger) learnOrder(now, start time.Time, c *charge, p *Policy, r int64) {
-	back := now.Sub(l.heardFrom).Seconds() * float64(p.Quota) / p.Window.Seconds()
+// than the one before it, and more than can have come back from one answer to the other.
+func (l *ledger) learnOrder(now time.Time, c *charge, p *Policy, r int64) {
+	back := now.Sub(l.heardAt).Seconds() * float64(p.Quota) / p.Window.Seconds()
 	if l.answered == c.sent && float64(r+c.n-l.heardLeft) <= back+1 {
 		l.ordered++
 	} else {
 		l.ordered = 0
 	}
-	l.heardFrom, l.heardLeft = start, r
+	l.heardAt, l.heardLeft = now, r
 }
 
 // hearRefill moves what is taken to be left, with what has come back since the

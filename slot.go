@@ -334,9 +334,15 @@ func (s *slot) settleRefused(now, start time.Time, c *charge) {
 		return
 	}
 	c.settled = true
+	s.refused += c.n
+	if s.policy.Unit == UnitContentBytes { // it costs what the refusal itself holds
+		s.inFlight -= c.n
+		s.ledger.refund(c)
+		c.n = 0
+		return
+	}
 	s.ledger.own.refund(c.n)
 	s.ledger.answered += c.n
-	s.refused += c.n
 }
 
 // accepted is how many units of requests were ever accepted.
@@ -347,7 +353,11 @@ func (s *slot) accepted() int64 { return s.ledger.answered - s.refused }
 func (s *slot) over(now, start time.Time, c *charge, bytes int64, exact bool) {
 	s.settle(now, start, c)
 	s.inFlight -= c.n
-	if s.policy.Unit == UnitContentBytes && bytes >= 0 {
+	switch {
+	case s.policy.Unit != UnitContentBytes:
+	case bytes < 0: // nobody knows
+		s.ledger.answered += c.n
+	default:
 		if !exact {
 			bytes = max(bytes, c.n)
 		}
@@ -385,7 +395,7 @@ func (l *ledger) correct(now, start time.Time, c *charge, n int64, p *Policy) {
 		l.carried -= max(more, 0) // it may count in either
 	}
 	l.sent += more
-	l.answered += more
+	l.answered += n
 	if more < 0 {
 		l.own.less(now, start, -more, p.Window)
 		return
