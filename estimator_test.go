@@ -299,6 +299,30 @@ func TestOthersAreLeftWhatTheyUse(t *testing.T) {
 	}
 }
 
+// Over a round trip in which several requests of this process are always on their way, what
+// others use is still seen, and left to them at the end of the window too.
+func TestOthersAreLeftTheEndOfAWindowOverLongRoundTrips(t *testing.T) {
+	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.FixedWindowByClock} {
+		const quota, windows = 50, 20
+		wanted, served := 0, 0
+		tally, _ := load{heedtest.Config{
+			Algorithm: algorithm, Policies: []heedtest.Policy{{Quota: quota, Window: 5 * time.Second}}, Latency: heedtest.RoundTrip(500 * time.Millisecond),
+		}, 16, windows, func(o *heedtest.Origin, _ *heed.Registry) {
+			for range windows * quota / 5 * 95 / 100 {
+				time.Sleep(500*time.Millisecond + 777*time.Microsecond)
+				wanted++
+				if o.Take(1) {
+					served++
+				}
+			}
+		}}.play(t)
+		t.Logf("%s: %d of %d served, %d accepted, %d refused", algorithm, served, wanted, tally.Accepted, tally.Refused)
+		if served < wanted*97/100 || tally.Accepted < windows*quota*4/5*93/100 || tally.Refused > 3 {
+			t.Errorf("%s: the other client got %d of %d, %d accepted, %d refused", algorithm, served, wanted, tally.Accepted, tally.Refused)
+		}
+	}
+}
+
 // A window that turns before the reset named for it, because that was rounded up,
 // is no bucket that refills.
 func TestWindowsThatTurnEarlyAreStillWindows(t *testing.T) {

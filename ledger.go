@@ -86,6 +86,9 @@ type ledger struct {
 	ordered    int       // answers in a row that came in the order of their requests …
 	heardFrom  time.Time // … when the request of the latest of them went …
 	heardLeft  int64     // … and what it said is left
+	went       time.Time // when the latest request went …
+	bunched    int64     // … and of the latest that went right behind another: sent, when it was
+	exact      bool      // left is no estimate
 	part       float64   // of a unit that is left beside those in left, where they come back steadily
 	regained   float64   // units a second that came back lately; 0: not measured
 	markedAt   time.Time // when that was last reckoned …
@@ -223,6 +226,10 @@ func (l *ledger) take(now time.Time, n int64, p *Policy) charge {
 	l.inEpoch += n
 	l.left -= n
 	l.most -= n
+	if now.Sub(l.went) <= 2*max(l.usual-l.least, 0) { // the origin may have them the other way round
+		l.bunched = l.sent
+	}
+	l.went = now
 	return charge{n: n, sent: l.sent, answered: l.answered, used: l.own.used(now, p.Window), epoch: l.epoch}
 }
 
@@ -364,7 +371,7 @@ func (l *ledger) measureTrip(now, start time.Time, p *Policy, s *statement) {
 	l.least = min(trip, l.least+(l.usual-l.least)/256)
 	l.quickest = min(trip, l.quickest+max(l.quickest/16, min(trip/16, time.Millisecond)))
 	switch {
-	case l.othersSeen, float64(p.Quota)*l.quickest.Seconds() <= p.Window.Seconds(): // no more than the time of a unit, and not worth it
+	case float64(p.Quota)*l.quickest.Seconds() <= p.Window.Seconds(): // no more than the time of a unit, and not worth it
 		l.ahead = 0
 	case !s.clock, s.reset > s.resolution: // else the instant may be over, as that of an origin that names the present one is
 		l.ahead = l.quickest
@@ -384,6 +391,14 @@ func (l *ledger) bounds(c *charge, p *Policy, s *statement) (r, least int64) {
 		least = r - (l.sent - c.sent)
 	}
 	return r, least
+}
+
+// exactly is how many units are left by what the answer to c says, where answers have come
+// in the order of their requests: it counts all that went before, and none that went since.
+// false: they have not, or may not have, or nobody knows yet what the requests cost.
+func (l *ledger) exactly(c *charge, p *Policy, r int64) (left int64, known bool) {
+	known = l.ordered >= convinced && c.sent >= l.bunched && l.shape != shapeRefill && p.Unit != UnitContentBytes
+	return r - (l.sent - c.sent), known
 }
 
 // hearLeft moves what is taken to be left to between the least and the most, r, that
@@ -406,6 +421,10 @@ func (l *ledger) hearLeft(now time.Time, c *charge, p *Policy, r, least int64, r
 		l.left, l.most = min(least, r), r
 	default:
 		l.left, l.most = min(max(l.room(now, p), least), r), r
+	}
+	left, known := l.exactly(c, p, r)
+	if l.exact = known; known {
+		l.left = min(left, l.most)
 	}
 	if c.sent >= l.saidOf && p.Window > 0 {
 		if l.base = (r+least)/2 + l.own.used(now, p.Window); l.ordered >= convinced {
