@@ -505,6 +505,23 @@ func TestSharedSlidingWindowIsNotTakenForABucket(t *testing.T) {
 	}
 }
 
+// Who got little of a small sliding window is not kept from more by leaving others more than
+// they leave it, and what is left to others is not cut down to a unit less.
+func TestProcessesShareASmallSlidingWindowEvenly(t *testing.T) {
+	const runs, windows, quota = 16, 20, 50
+	var accepted, refused, jain float64
+	for range runs {
+		tally, index := fourProcesses(t, heedtest.Config{
+			Algorithm: heedtest.SlidingWindow, Policies: []heedtest.Policy{{Quota: quota, Window: 5 * time.Second}}, Latency: heedtest.RoundTrip(5 * time.Millisecond),
+		}, windows)
+		accepted, refused, jain = accepted+float64(tally.Accepted)/runs, refused+float64(tally.Refused)/runs, jain+index/runs
+	}
+	t.Logf("%.0f accepted, %.1f refused, Jain's index %.3f", accepted, refused, jain)
+	if accepted < windows*quota*94/100 || refused > 6 || jain < 0.95 {
+		t.Errorf("%.0f accepted of %d, %.1f refused, Jain's index %.3f", accepted, windows*quota, refused, jain)
+	}
+}
+
 // fourProcesses have 16 goroutines each ask an origin for all they can get. It
 // returns what the origin counted, and Jain's index of what they got: 1 where all
 // got as much, a quarter where one got it all.

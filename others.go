@@ -96,13 +96,14 @@ func (l *ledger) seen(now time.Time, p *Policy) float64 {
 
 // reserve is how many units of a sliding window are kept for what others take
 // between an answer and the next arrival, and, one for each quarter of the quota that
-// they use, for several of them going at the same moment.
+// they use, for several of them going at the same moment. No more than for three quarters:
+// who got little sees others use the more, and would have to leave them more than they do.
 func (l *ledger) reserve(now time.Time, p *Policy) int64 {
 	foreign := float64(l.foreignNow(now, p))
 	if foreign < othersMatter*float64(p.Quota) {
 		return 0
 	}
-	return int64(max(1, 4*foreign/float64(p.Quota)) + l.meanwhile(now, p))
+	return int64(math.Round(max(1, min(4*foreign/float64(p.Quota), 3)))) + int64(l.meanwhile(now, p))
 }
 
 // meanwhile is how many units others take in two round trips.
