@@ -506,7 +506,8 @@ func TestSharedSlidingWindowIsNotTakenForABucket(t *testing.T) {
 }
 
 // Who got little of a small sliding window is not kept from more by leaving others more than
-// they leave it, and what is left to others is not cut down to a unit less.
+// they leave it, what is left to others is not cut down to a unit less, and nobody takes it for a
+// bucket for good because its resets seemed to be when one is full.
 func TestProcessesShareASmallSlidingWindowEvenly(t *testing.T) {
 	const runs, windows, quota = 16, 20, 50
 	var accepted, refused, jain float64
@@ -517,7 +518,7 @@ func TestProcessesShareASmallSlidingWindowEvenly(t *testing.T) {
 		accepted, refused, jain = accepted+float64(tally.Accepted)/runs, refused+float64(tally.Refused)/runs, jain+index/runs
 	}
 	t.Logf("%.0f accepted, %.1f refused, Jain's index %.3f", accepted, refused, jain)
-	if accepted < windows*quota*94/100 || refused > 6 || jain < 0.95 {
+	if accepted < windows*quota*94/100 || refused > 4 || jain < 0.95 {
 		t.Errorf("%.0f accepted of %d, %.1f refused, Jain's index %.3f", accepted, windows*quota, refused, jain)
 	}
 }

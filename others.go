@@ -96,14 +96,15 @@ func (l *ledger) seen(now time.Time, p *Policy) float64 {
 
 // reserve is how many units of a sliding window are kept for what others take
 // between an answer and the next arrival, and, one for each quarter of the quota that
-// they use, for several of them going at the same moment. No more than for three quarters:
-// who got little sees others use the more, and would have to leave them more than they do.
+// they use, for several of them going at the same moment. Who uses less than a quarter
+// keeps so much less: it is for the others to make room.
 func (l *ledger) reserve(now time.Time, p *Policy) int64 {
-	foreign := float64(l.foreignNow(now, p))
-	if foreign < othersMatter*float64(p.Quota) {
+	quota, foreign := float64(p.Quota), float64(l.foreignNow(now, p))
+	if foreign < othersMatter*quota {
 		return 0
 	}
-	return int64(math.Round(max(1, min(4*foreign/float64(p.Quota), 3)))) + int64(l.meanwhile(now, p))
+	mine := min(4*float64(l.own.used(now, p.Window))/quota, 1)
+	return int64(math.Round(max(1, 4*foreign/quota*mine))) + int64(l.meanwhile(now, p))
 }
 
 // meanwhile is how many units others take in two round trips.

@@ -31,6 +31,9 @@ func (l *ledger) learnFill(p *Policy, s *statement) {
 	case s.remaining <= 0 || s.reset < 0 || l.inferred > 0: // says nothing of it
 		return
 	case !up && !down:
+		if l.streak >= convinced && l.fillsUp && l.gains < convinced && !l.twoCounts() { // that they fitted was chance
+			l.shape, l.fillsUp = shapeUnknown, false
+		}
 		l.streak = 0
 		return
 	case l.streak == 0:
