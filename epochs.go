@@ -75,7 +75,7 @@ func (l *ledger) begin(fresh bool, sent int64) {
 	if l.stated && !l.othersSeen {
 		l.carried = l.left
 	}
-	l.fresh, l.stated, l.kept, l.partial, l.left, l.part, l.inEpoch = fresh, false, false, false, 0, 0, sent
+	l.fresh, l.stated, l.exact, l.kept, l.partial, l.left, l.part, l.inEpoch = fresh, false, false, false, false, 0, 0, sent
 	l.earliest, l.opens, l.closed, l.opened, l.begun = time.Time{}, time.Time{}, time.Time{}, time.Time{}, time.Time{}
 }
 

@@ -316,6 +316,30 @@ func TestOthersAreLeftWhatTheyUse(t *testing.T) {
 	}
 }
 
+// Over a round trip in which several requests of this process are always on their way, what
+// others use is still seen, and left to them at the end of the window too.
+func TestOthersAreLeftTheEndOfAWindowOverLongRoundTrips(t *testing.T) {
+	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.FixedWindowByClock} {
+		const quota, windows = 50, 20
+		wanted, served := 0, 0
+		tally, _ := load{heedtest.Config{
+			Algorithm: algorithm, Policies: []heedtest.Policy{{Quota: quota, Window: 5 * time.Second}}, Latency: heedtest.RoundTrip(500 * time.Millisecond),
+		}, 16, windows, func(o *heedtest.Origin, _ *heed.Registry) {
+			for range windows * quota / 5 * 95 / 100 {
+				time.Sleep(500*time.Millisecond + 777*time.Microsecond)
+				wanted++
+				if o.Take(1) {
+					served++
+				}
+			}
+		}}.play(t)
+		t.Logf("%s: %d of %d served, %d accepted, %d refused", algorithm, served, wanted, tally.Accepted, tally.Refused)
+		if served < wanted*97/100 || tally.Accepted < windows*quota*4/5*93/100 || tally.Refused > 3 {
+			t.Errorf("%s: the other client got %d of %d, %d accepted, %d refused", algorithm, served, wanted, tally.Accepted, tally.Refused)
+		}
+	}
+}
+
 // A window that turns before the reset named for it, because that was rounded up,
 // is no bucket that refills.
 func TestWindowsThatTurnEarlyAreStillWindows(t *testing.T) {
@@ -495,6 +519,24 @@ func TestSharedSlidingWindowIsNotTakenForABucket(t *testing.T) {
 	t.Logf("%.1f refused", refused)
 	if refused > 9 {
 		t.Errorf("%.1f refused of %d, want 9 at most", refused, windows*quota)
+	}
+}
+
+// Who got little of a small sliding window is not kept from more by leaving others more than
+// they leave it, what is left to others is not cut down to a unit less, and nobody takes it for a
+// bucket for good because its resets seemed to be when one is full.
+func TestProcessesShareASmallSlidingWindowEvenly(t *testing.T) {
+	const runs, windows, quota = 16, 20, 50
+	var accepted, refused, jain float64
+	for range runs {
+		tally, index := fourProcesses(t, heedtest.Config{
+			Algorithm: heedtest.SlidingWindow, Policies: []heedtest.Policy{{Quota: quota, Window: 5 * time.Second}}, Latency: heedtest.RoundTrip(5 * time.Millisecond),
+		}, windows)
+		accepted, refused, jain = accepted+float64(tally.Accepted)/runs, refused+float64(tally.Refused)/runs, jain+index/runs
+	}
+	t.Logf("%.0f accepted, %.1f refused, Jain's index %.3f", accepted, refused, jain)
+	if accepted < windows*quota*94/100 || refused > 4 || jain < 0.95 {
+		t.Errorf("%.0f accepted of %d, %.1f refused, Jain's index %.3f", accepted, windows*quota, refused, jain)
 	}
 }
 

@@ -170,6 +170,7 @@ func (l *ledger) take(now time.Time, n int64, p *Policy) charge {
 	l.inEpoch += n
 	l.left -= n
 	l.most -= n
+	l.follow(now)
 	said := int64(unlimited)
 	if l.stated {
 		said = l.saidLeft
@@ -316,6 +317,14 @@ func (l *ledger) bounds(c *charge, p *Policy, s *statement) (r, least int64) {
 	return r, least
 }
 
+// exactly is how many units are left by what the answer to c says, where answers have come
+// in the order of their requests: it counts all that went before, and none that went since.
+// false: they have not, or may not have, or nobody knows yet what the requests cost.
+func (l *ledger) exactly(c *charge, p *Policy, r int64) (left int64, known bool) {
+	known = l.ordered >= convinced && c.sent >= l.bunched && l.shape != shapeRefill && p.Unit != UnitContentBytes
+	return r - (l.sent - c.sent), known
+}
+
 // hearLeft moves what is taken to be left to between the least and the most, r, that
 // the answer to c allows.
 func (l *ledger) hearLeft(now time.Time, c *charge, p *Policy, r, least int64, refused bool) {
@@ -336,6 +345,10 @@ func (l *ledger) hearLeft(now time.Time, c *charge, p *Policy, r, least int64, r
 		l.left, l.most = min(least, r), r
 	default:
 		l.left, l.most = min(max(l.room(now, p), least), r), r
+	}
+	left, known := l.exactly(c, p, r)
+	if l.exact = known; known {
+		l.left = min(left, l.most)
 	}
 	if c.sent >= l.saidOf && p.Window > 0 {
 		if l.base = (r+least)/2 + l.own.used(now, p.Window); l.ordered >= convinced {

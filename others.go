@@ -38,6 +38,9 @@ func (l *ledger) noticeOthers(now time.Time, p *Policy, c *charge, r int64, refu
 		span = defaultMinBackoff
 	}
 	left := l.left
+	if exact, known := l.exactly(c, p, r); known && l.exact {
+		r = exact
+	}
 	if refused && l.shape == shapeRefill { // what came back for it somebody else has
 		left = int64(l.refilled(now, p)) + l.sent - c.sent + c.n
 	}
@@ -72,13 +75,14 @@ func (l *ledger) unread(c *charge, p *Policy) int64 {
 	return 0
 }
 
-// shared returns what is left of a window that others use too: less than was
-// said, for they have gone on since, the more the more was left. Where they are
-// after all they can get, the last unit is the one that several go for.
+// shared returns what is left of a window that others use too when the next request
+// arrives: less than when the answer was given, a round trip before that at least, for they have
+// gone on since, the more the more was left. Where they are after all they can get, the
+// last unit is the one that several go for.
 func (l *ledger) shared(now time.Time) int64 {
 	left := float64(l.left)
-	if end := l.until(); left > 0 && end.After(now) && now.After(l.said) {
-		left *= math.Pow(end.Sub(now).Seconds()/end.Sub(l.said).Seconds(), l.appetite)
+	if end := l.until(); left > 0 && end.After(now) {
+		left *= math.Pow(end.Sub(now).Seconds()/(end.Sub(l.said)+l.ahead).Seconds(), l.appetite)
 	}
 	if l.appetite < 0.5 { // they take no more than they want
 		return int64(left)
@@ -101,13 +105,15 @@ func (l *ledger) seen(now time.Time, p *Policy) float64 {
 
 // reserve is how many units of a sliding window are kept for what others take
 // between an answer and the next arrival, and, one for each quarter of the quota that
-// they use, for several of them going at the same moment.
+// they use, for several of them going at the same moment. Who uses less than a quarter
+// keeps so much less: it is for the others to make room.
 func (l *ledger) reserve(now time.Time, p *Policy) int64 {
-	foreign := float64(l.foreignNow(now, p))
-	if foreign < othersMatter*float64(p.Quota) {
+	quota, foreign := float64(p.Quota), float64(l.foreignNow(now, p))
+	if foreign < othersMatter*quota {
 		return 0
 	}
-	return int64(max(1, 4*foreign/float64(p.Quota)) + l.meanwhile(now, p))
+	mine := min(4*float64(l.own.used(now, p.Window))/quota, 1)
+	return int64(math.Round(max(1, 4*foreign/quota*mine))) + int64(l.meanwhile(now, p))
 }
 
 // meanwhile is how many units others take in two round trips.

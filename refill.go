@@ -29,6 +29,9 @@ type ordering struct {
 	ordered   int       // answers in a row that did …
 	heardAt   time.Time // … when the latest of them came …
 	heardLeft int64     // … and what it said is left
+	went      time.Time // when the latest request went …
+	bunched   int64     // … and of the latest that went right behind another: sent, when it was
+	exact     bool      // left is no estimate
 }
 
 // fills reports whether the reset named can be when a bucket that refills steadily
@@ -54,6 +57,9 @@ func (l *ledger) learnFill(p *Policy, s *statement) {
 	case s.remaining <= 0 || s.reset < 0 || l.inferred > 0: // says nothing of it
 		return
 	case !up && !down:
+		if l.streak >= convinced && l.fillsUp && l.gains < convinced && !l.twoCounts() { // that they fitted was chance
+			l.shape, l.fillsUp = shapeUnknown, false
+		}
 		l.streak = 0
 		return
 	case l.streak == 0:
@@ -121,6 +127,15 @@ func (l *ledger) measureRefill(now time.Time, p *Policy, r int64) {
 // refilled is what is left at an instant where units come back steadily.
 func (l *ledger) refilled(at time.Time, p *Policy) float64 {
 	return float64(l.left) + l.part + l.comes(l.said, at, p)
+}
+
+// follow notices a request that goes so close behind another that the origin may have
+// them the other way round.
+func (l *ledger) follow(now time.Time) {
+	if now.Sub(l.went) <= 2*max(l.usual-l.least, 0) {
+		l.bunched = l.sent
+	}
+	l.went = now
 }
 
 // learnOrder notices whether answers come in the order of their requests: then

@@ -28,7 +28,7 @@ func (t *trips) surely() time.Duration { return max(t.least-2*max(t.usual-t.leas
 // lead takes in by how much requests may go sooner for what they and answers are on their way.
 func (l *ledger) lead(c *charge, p *Policy, s *statement) {
 	switch {
-	case l.othersSeen, float64(p.Quota)*l.quickest.Seconds() <= float64(max(c.n, 1))*p.Window.Seconds(): // no more than the time of a request, and not worth it
+	case float64(p.Quota)*l.quickest.Seconds() <= float64(max(c.n, 1))*p.Window.Seconds(): // no more than the time of a request, and not worth it
 		l.ahead = 0
 	case !s.clock, s.reset > s.resolution: // else the instant may be over, as that of an origin that names the present one is
 		l.ahead = l.quickest
