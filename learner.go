@@ -22,9 +22,10 @@ type learner struct {
 	rate  throughput
 	crowd crowd
 
-	since    time.Time // the cycle's beginning: the latest reopening, or the first request
-	last     time.Time // latest accepted answer
-	accepted int64     // in this cycle
+	since    time.Time     // the cycle's beginning: the latest reopening, or the first request
+	last     time.Time     // latest accepted answer
+	accepted int64         // in this cycle
+	quickest time.Duration // answer that was accepted
 
 	blocked  bool      // refused, and nothing accepted since
 	began    time.Time // the block
@@ -55,6 +56,9 @@ func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 		l.beginAnew(pm.start)
 	}
 	l.last = now
+	if took := now.Sub(pm.start); l.quickest == 0 || took < l.quickest {
+		l.quickest = took
+	}
 	l.healthy.add(pm.path)
 	l.sick.remove(pm.path)
 	if l.blocked && pm.waited == 0 && pm.start.Sub(latest(l.refused, l.began)) > idleGap { // nobody asked: when it reopened nobody knows
@@ -177,16 +181,16 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 	default:
 		p.dropSlot(s)
 	}
-	l.rate.refused(pm.start, l.crowd.trip(), rateOf(l.accepted, pm.start.Sub(l.since)))
+	l.rate.refused(pm.start, l.crowd.trip())
 	if r := &l.rate; s != nil { // it is no such limit, but a rate that they exceed
 		r.measured(l.accepted, now.Sub(l.since), steep(l.accepted))
 		// They may have kept to it for hours: that was no window, nor a burst.
 		r.cycle, r.window, r.pressed = max(min(r.cycle, r.burst), 2), 0, 0
 	}
+	l.blocked, l.began, l.probes, l.timed, l.timed503 = true, now, 0, hint > 0, timed503
 	if l.rate.low > 0 {
 		p.setLearnedRate(now)
 	}
-	l.blocked, l.began, l.probes, l.timed, l.timed503 = true, now, 0, hint > 0, timed503
 	l.crowd.testing = l.crowd.refused(int64(max(pm.level, p.unanswered+1))) && l.rate.low == 0 && !l.timed
 }
 
@@ -295,6 +299,7 @@ func (p *partition) setLearnedRate(now time.Time) *slot {
 	}
 	s.policy = Policy{Name: learnedPolicy, Quota: 1, Window: perUnit(r), Burst: 1, Unit: UnitRequests}
 	s.terms = s.policy
+	s.within.keepTo(&p.learner, r)
 	p.news = true
 	return s
 }

@@ -43,6 +43,7 @@ type slot struct {
 
 	ledger ledger        // announced: what answers said; configured: own use
 	bucket *rate.Limiter // where it is a token bucket
+	within within        // learned: how many may go in a window beside
 	plan   plan          // how its units are spread over the window
 	demand demand        // how fast requests for it come
 
@@ -212,10 +213,11 @@ func (s *slot) free(now time.Time, n int64, pressed bool) (time.Time, bool) {
 	case n == 0:
 		return now, true
 	case s.bucket != nil:
+		at := now
 		if missing := float64(n) - s.bucket.TokensAt(now); missing > 0 {
-			return now.Add(nanoseconds(missing/float64(s.bucket.Limit())*1e9) + 1), true
+			at = now.Add(nanoseconds(missing/float64(s.bucket.Limit())*1e9) + 1)
 		}
-		return now, true
+		return s.within.free(now, at, n)
 	case s.source == SourceConfigured:
 		return s.freeConfigured(now, n)
 	}
@@ -281,6 +283,7 @@ func (s *slot) take(now time.Time, n int64) charge {
 	case s.policy.Unit == UnitConcurrentRequests:
 	case s.bucket != nil:
 		s.bucket.AllowN(now, int(n))
+		s.within.own.take(n)
 	default:
 		c = s.ledger.take(now, n, &s.terms)
 		if s.habit.onRefusals && now.After(s.resetSaid) && !s.firstThen.After(s.resetSaid) {
@@ -303,6 +306,7 @@ func (s *slot) refund(now time.Time, c *charge) {
 	case s.policy.Unit == UnitConcurrentRequests:
 	case s.bucket != nil:
 		s.bucket.AllowN(now, -int(c.n)) // gives back; never above the burst
+		s.within.own.refund(c.n)
 	default:
 		s.ledger.refund(c)
 	}
@@ -314,7 +318,11 @@ func (s *slot) settle(now, start time.Time, c *charge) {
 		return
 	}
 	c.settled = true
-	if s.policy.Unit != UnitConcurrentRequests && s.bucket == nil {
+	switch {
+	case s.policy.Unit == UnitConcurrentRequests:
+	case s.bucket != nil:
+		s.within.answered(now, start, c.n)
+	default:
 		s.ledger.settle(now, start, c, &s.terms)
 	}
 }
@@ -323,11 +331,15 @@ func (s *slot) settle(now, start time.Time, c *charge) {
 // use, save where the origin counts refused requests, which what it says of
 // this policy will show.
 func (s *slot) settleRefused(now, start time.Time, c *charge) {
-	if c.settled || s.policy.Unit == UnitConcurrentRequests || s.bucket != nil {
+	if c.settled || s.policy.Unit == UnitConcurrentRequests {
 		s.settle(now, start, c)
 		return
 	}
 	c.settled = true
+	if s.bucket != nil {
+		s.within.own.refund(c.n)
+		return
+	}
 	s.ledger.own.refund(c.n)
 	s.ledger.answered += c.n
 	s.refused += c.n
