@@ -52,7 +52,7 @@ func (l *learner) measure(reopened, shut time.Time) {
 // lets through.
 func (l *learner) remeasure(reopened time.Time) {
 	r := &l.rate
-	closed := l.refused.Sub(r.zeros[0].at)
+	closed := l.shut()
 	if l.timed {
 		closed = max(closed, l.named.Sub(l.began)-time.Second)
 	}
