@@ -22,18 +22,21 @@ type learner struct {
 	rate  throughput
 	crowd crowd
 
-	since    time.Time // the cycle's beginning: the latest reopening, or the first request
-	last     time.Time // latest accepted answer
-	accepted int64     // in this cycle
+	since    time.Time     // the cycle's beginning: the latest reopening, or the first request
+	last     time.Time     // latest accepted answer
+	accepted int64         // in this cycle
+	quickest time.Duration // answer that was accepted
 
-	blocked  bool      // refused, and nothing accepted since
-	began    time.Time // the block
-	refused  time.Time // when the latest refused request had been sent
-	named    time.Time // when the server said to come back
-	probes   int       // refused in the block
-	timed    bool      // the server said when to come back
-	timed503 bool      // … with a 503
-	blocks   int       // so far
+	blocked   bool      // refused, and nothing accepted since
+	began     time.Time // the block
+	refused   time.Time // when the latest refused request had been sent
+	named     time.Time // when the server said to come back
+	probes    int       // refused in the block
+	meanwhile int64     // accepted in it of what had been sent by its first refusal, but after that …
+	through   time.Time // … the latest of them
+	timed     bool      // the server said when to come back
+	timed503  bool      // … with a 503
+	blocks    int       // so far
 
 	healthy paths
 	sick    paths
@@ -55,6 +58,9 @@ func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 		l.beginAnew(pm.start)
 	}
 	l.last = now
+	if took := now.Sub(pm.start); l.quickest == 0 || took < l.quickest {
+		l.quickest = took
+	}
 	l.healthy.add(pm.path)
 	l.sick.remove(pm.path)
 	if l.blocked && pm.waited == 0 && pm.start.Sub(latest(l.refused, l.began)) > idleGap { // nobody asked: when it reopened nobody knows
@@ -64,6 +70,10 @@ func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 	}
 	if l.blocked && (pm.doubted || pm.start.After(l.began)) {
 		p.learnReopened(now, pm.start)
+	}
+	if l.blocked && pm.start.After(l.rate.zeros[0].at) {
+		l.meanwhile++
+		l.through = latest(l.through, pm.start)
 	}
 	l.accepted++
 	pressed := p.queued() > 0 || pm.waited > 0
@@ -177,16 +187,16 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 	default:
 		p.dropSlot(s)
 	}
-	l.rate.refused(pm.start, l.crowd.trip(), rateOf(l.accepted, pm.start.Sub(l.since)))
+	l.rate.refused(pm.start, l.crowd.trip())
 	if r := &l.rate; s != nil { // it is no such limit, but a rate that they exceed
 		r.measured(l.accepted, now.Sub(l.since), steep(l.accepted))
 		// They may have kept to it for hours: that was no window, nor a burst.
 		r.cycle, r.window, r.pressed = max(min(r.cycle, r.burst), 2), 0, 0
 	}
+	l.blocked, l.began, l.probes, l.meanwhile, l.timed, l.timed503 = true, now, 0, 0, hint > 0, timed503
 	if l.rate.low > 0 {
 		p.setLearnedRate(now)
 	}
-	l.blocked, l.began, l.probes, l.timed, l.timed503 = true, now, 0, hint > 0, timed503
 	l.crowd.testing = l.crowd.refused(int64(max(pm.level, p.unanswered+1))) && l.rate.low == 0 && !l.timed
 }
 
@@ -228,7 +238,10 @@ func (p *partition) learnReopened(now, start time.Time) {
 	if len(r.zeros) > 1 {
 		l.remeasure(start)
 	}
-	if l.refused.Sub(hit) > 3*perUnit(r.low) { // one by one, some would have come meanwhile
+	if l.meanwhile >= few/2 { // it let that through when too much came: a bucket, and its rate
+		r.low = min(r.low, rateOf(l.meanwhile+1, l.refused.Sub(hit)))
+	}
+	if l.shut() > 3*perUnit(r.low) { // one by one, some would have come meanwhile
 		r.bunches = true
 	}
 	r.opened = mark{sent, r.total}
@@ -244,6 +257,10 @@ func (p *partition) learnReopened(now, start time.Time) {
 	p.emit(Event{Kind: EventLearned, Time: now, Policy: learnedPolicy, Quota: max(int64(told), 1), Window: perUnit(told) * time.Duration(max(int64(told), 1)),
 		Unit: UnitRequests, Learned: true, Remaining: -1})
 }
+
+// shut is for how long nothing at all was accepted in a block, at least: where requests
+// are long on their way a bucket accepts some of those it had been sent by its first refusal.
+func (l *learner) shut() time.Duration { return l.refused.Sub(latest(l.rate.zeros[0].at, l.through)) }
 
 // steep is how fast the pace rises after a measure of so many requests that may
 // be wrong by a lot: the fewer, the faster.
@@ -295,6 +312,7 @@ func (p *partition) setLearnedRate(now time.Time) *slot {
 	}
 	s.policy = Policy{Name: learnedPolicy, Quota: 1, Window: perUnit(r), Burst: 1, Unit: UnitRequests}
 	s.terms = s.policy
+	s.within.keepTo(&p.learner, r)
 	p.news = true
 	return s
 }

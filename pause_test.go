@@ -211,3 +211,22 @@ func TestCloseEndsEveryWait(t *testing.T) {
 		}
 	})
 }
+
+// That one of the answers that bring one refusal names no wait is not another refusal.
+func TestRefusalThatNamedAWaitIsNotCountedAmongThoseThatNameNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{})
+		meet(t, r, example)
+		first, second := acquire(t, r, request(example)), acquire(t, r, request(example))
+		first.Observe(answer(429, "Retry-After", "1"))
+		first.Release()
+		second.Observe(answer(429))
+		second.Release()
+		probe := acquire(t, r, request(example))
+		probe.Observe(answer(429))
+		probe.Release()
+		if wait := r.Check(request(example)).Wait; wait < 5*time.Second || wait > 6*time.Second {
+			t.Errorf("holds for %v, want the first of the waits of its own", wait)
+		}
+	})
+}

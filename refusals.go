@@ -43,10 +43,10 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 			p.paused(now, Event{Cause: CausePolicy, Policy: learnedPolicy, Wait: wait, InARow: b.n})
 		}
 	default:
-		if fresh || b.blind == 0 {
+		if fresh {
 			b.blind++
 		}
-		wait := backoffWait(b.blind, o.limits.MinBackoff, o.limits.MaxBackoff)
+		wait := backoffWait(max(b.blind, 1), o.limits.MinBackoff, o.limits.MaxBackoff)
 		pm.retryAt = now.Add(wait)
 		if fresh && (limit || !p.succeededSince(before, now)) && !p.heldByLedger(now, pm) && p.pause.extend(now.Add(wait)) {
 			p.pause.doubtful, p.pause.path, p.pause.began, p.pause.tried = true, pm.path, now, false

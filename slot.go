@@ -43,6 +43,7 @@ type slot struct {
 
 	ledger ledger        // announced: what answers said; configured: own use
 	bucket *rate.Limiter // where it is a token bucket
+	within within        // learned: how many may go in a window beside
 	plan   plan          // how its units are spread over the window
 	demand demand        // how fast requests for it come
 
@@ -218,10 +219,11 @@ func (s *slot) free(now time.Time, n int64, pressed bool) (time.Time, bool) {
 	case n == 0:
 		return now, true
 	case s.bucket != nil:
+		at := now
 		if missing := float64(n) - s.bucket.TokensAt(now); missing > 0 {
-			return now.Add(nanoseconds(missing/float64(s.bucket.Limit())*1e9) + 1), true
+			at = now.Add(nanoseconds(missing/float64(s.bucket.Limit())*1e9) + 1)
 		}
-		return now, true
+		return s.within.free(now, at, n)
 	case s.source == SourceConfigured:
 		return s.freeConfigured(now, n)
 	}
@@ -287,6 +289,7 @@ func (s *slot) take(now time.Time, n int64) charge {
 	case s.policy.Unit == UnitConcurrentRequests:
 	case s.bucket != nil:
 		s.bucket.AllowN(now, int(n))
+		s.within.own.take(n)
 	default:
 		c = s.ledger.take(now, n, &s.terms)
 		if s.habit.onRefusals && now.After(s.resetSaid) && !s.firstThen.After(s.resetSaid) {
@@ -309,6 +312,7 @@ func (s *slot) refund(now time.Time, c *charge) {
 	case s.policy.Unit == UnitConcurrentRequests:
 	case s.bucket != nil:
 		s.bucket.AllowN(now, -int(c.n)) // gives back; never above the burst
+		s.within.own.refund(c.n)
 	default:
 		s.ledger.refund(c)
 	}
@@ -320,7 +324,11 @@ func (s *slot) settle(now, start time.Time, c *charge) {
 		return
 	}
 	c.settled = true
-	if s.policy.Unit != UnitConcurrentRequests && s.bucket == nil {
+	switch {
+	case s.policy.Unit == UnitConcurrentRequests:
+	case s.bucket != nil:
+		s.within.answered(now, start, c.n)
+	default:
 		s.ledger.settle(now, start, c, &s.terms)
 	}
 }
@@ -329,20 +337,24 @@ func (s *slot) settle(now, start time.Time, c *charge) {
 // use, save where the origin counts refused requests, which what it says of
 // this policy will show.
 func (s *slot) settleRefused(now, start time.Time, c *charge) {
-	if c.settled || s.policy.Unit == UnitConcurrentRequests || s.bucket != nil {
+	if c.settled || s.policy.Unit == UnitConcurrentRequests {
 		s.settle(now, start, c)
 		return
 	}
 	c.settled = true
-	s.refused += c.n
-	if s.policy.Unit == UnitContentBytes { // it costs what the refusal itself holds
+	switch {
+	case s.bucket != nil:
+		s.within.own.refund(c.n)
+	case s.policy.Unit == UnitContentBytes: // it costs what the refusal itself holds
+		s.refused += c.n
 		s.inFlight -= c.n
 		s.ledger.refund(c)
 		c.n = 0
-		return
+	default:
+		s.refused += c.n
+		s.ledger.own.refund(c.n)
+		s.ledger.answered += c.n
 	}
-	s.ledger.own.refund(c.n)
-	s.ledger.answered += c.n
 }
 
 // accepted is how many units of requests were ever accepted.

@@ -1,0 +1,58 @@
+package heed_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/heedhttp/heed/heedtest"
+)
+
+// Requests that go evenly meet at the origin where some are late, and in a window that is
+// used up almost all the time one too many of them costs the wait that is named.
+func TestLateRequestsDoNotMeetInALearnedWindow(t *testing.T) {
+	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.SlidingWindow} {
+		for seed := range uint64(4) {
+			tally, _ := load{heedtest.Config{
+				Algorithm: algorithm, Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}, Dialect: heedtest.RetryAfterOnly,
+				RetryAfter: heedtest.RetryAfter{Mode: heedtest.RetryAfterWindow}, Latency: heedtest.HeavyTail(30*time.Millisecond, 1.7, 5*time.Second, seed),
+			}, 16, 20, nil}.play(t)
+			t.Logf("%s: %d accepted, %d refused", algorithm, tally.Accepted, tally.Refused)
+			if tally.Refused > 15 || tally.Accepted < 910 { // those in flight at the first refusal
+				t.Errorf("%s: %d accepted of 1000, %d refused", algorithm, tally.Accepted, tally.Refused)
+			}
+		}
+	}
+}
+
+// More than one window lets through was accepted at first, as it turned meanwhile. When that
+// shows, its length is still what it was taken for, and not the longest that it could be.
+func TestWindowIsNotTakenForALongerOneWhereItFits(t *testing.T) {
+	for _, turns := range []time.Duration{250, 300, 350, 400} {
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.FixedWindowByClock, Policies: []heedtest.Policy{{Quota: 100, Window: 10 * time.Second}}, Dialect: heedtest.RetryAfterOnly,
+			RetryAfter: heedtest.RetryAfter{Mode: heedtest.RetryAfterWindow}, Latency: heedtest.RoundTrip(50 * time.Millisecond), Phase: turns * time.Millisecond,
+		}, 16, 20, nil}.play(t)
+		t.Logf("%v: %d accepted, %d refused", turns*time.Millisecond, tally.Accepted, tally.Refused)
+		if tally.Accepted < 1700 {
+			t.Errorf("turns after %d ms: %d accepted of 2000, %d refused", turns, tally.Accepted, tally.Refused)
+		}
+	}
+}
+
+// A bucket lets some through of what is on its way when it is exceeded: how many tells its rate,
+// and that it was not closed.
+func TestBucketBehindLongRoundTripsIsNotTakenForAWindow(t *testing.T) {
+	const runs = 8 // which of those in flight is refused is chance
+	var accepted, refused int64
+	for range runs {
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.TokenBucket, Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}, Dialect: heedtest.RetryAfterOnly,
+			RetryAfter: heedtest.RetryAfter{Mode: heedtest.RetryAfterWindow}, Latency: heedtest.RoundTrip(500 * time.Millisecond),
+		}, 16, 20, nil}.play(t)
+		accepted, refused = accepted+tally.Accepted, refused+tally.Refused
+	}
+	t.Logf("%d accepted, %d refused", accepted, refused)
+	if refused > 10*runs || accepted < 900*runs {
+		t.Errorf("%d accepted of %d, %d refused", accepted, 1050*runs, refused)
+	}
+}
