@@ -75,13 +75,10 @@ func (s *slot) pace(now time.Time, waiting int64, sm *Smoothing) float64 {
 			s.plan = plan{}
 			return math.Inf(1)
 		}
-		s.plan.from = now
-		return s.makeWay(now, sm.Velocity, float64(p.Quota)/p.Window.Seconds())
+		s.plan = plan{from: now, rate: s.makeWay(now, sm.Velocity, float64(p.Quota)/p.Window.Seconds())}
+		return s.plan.rate
 	}
 	ahead := end.Sub(now)
-	if s.ledger.shape == shapeUnknown && s.ledger.streak > 0 {
-		ahead = max(ahead, p.Window) // it may be a bucket, and the reset when it is full
-	}
 	if ahead <= 0 || left <= 0 || left >= unlimited {
 		return math.Inf(1) // the ledger decides alone
 	}
@@ -159,6 +156,9 @@ func (s *slot) micro(sm *Smoothing) time.Duration {
 	case s.ledger.othersSeen:
 		return 0
 	case w > 0:
+		if s.plan.rate > 0 && s.terms.Quota > 0 { // where all of a quota is to go in what is left of a window, a bunch is no more of it
+			w = min(w, nanoseconds(sm.Velocity*float64(s.terms.Quota)/s.plan.rate*1e9))
+		}
 		return min(sm.Interval, w/10)
 	}
 	return sm.Interval
