@@ -143,3 +143,41 @@ func TestCounterOfTwoWindowsIsUsedUpBesideOthers(t *testing.T) {
 		t.Errorf("%d of %d served, %d accepted of the %d left, %d refused", served, wanted, accepted, left, refused)
 	}
 }
+
+// Answers of the first window that come after those of the second do not hide what is left of
+// it, nor do they make it a window that slides: a whole window would go by.
+func TestCounterOfTwoWindowsIsUsedUpWhereLateAnswersMeetItsFirstTurn(t *testing.T) {
+	policy := heedtest.Policy{Quota: 100, Window: 10 * time.Second}
+	for phase := 200 * time.Millisecond; phase < 2*time.Second; phase += 300 * time.Millisecond {
+		for seed := range uint64(8) {
+			var first, second int64
+			load{heedtest.Config{
+				Algorithm: heedtest.SlidingCounter, Policies: []heedtest.Policy{policy}, Phase: phase,
+				Latency: heedtest.HeavyTail(30*time.Millisecond, 1.7, 5*time.Second, seed),
+			}, 16, 2, func(o *heedtest.Origin, _ *heed.Registry) {
+				time.Sleep(phase)
+				first = o.Tally().Accepted
+				time.Sleep(policy.Window)
+				second = o.Tally().Accepted - first
+			}}.play(t)
+			if second < policy.Quota*3/4 {
+				t.Errorf("%v, seed %d: %d accepted in the first window, %d in the second", phase, seed, first, second)
+			}
+		}
+	}
+}
+
+// Where the last answers of a bunch say that something is left and units came back meanwhile,
+// one of those goes, though nobody says when there is more.
+func TestCounterOfTwoWindowsIsUsedUpWhereItsResetsSayNothing(t *testing.T) {
+	policy := heedtest.Policy{Quota: 1000, Window: time.Minute}
+	for phase := 2 * time.Second; phase < policy.Window; phase += 7 * time.Second {
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.SlidingCounter, Policies: []heedtest.Policy{policy}, Phase: phase,
+			Rounding: heedtest.RoundZero, Latency: heedtest.RoundTrip(50 * time.Millisecond),
+		}, 16, 4, nil}.play(t)
+		if tally.Accepted < policy.Quota*4*8/10 || tally.Refused > 2 {
+			t.Errorf("%v: %d accepted of %d, %d refused", phase, tally.Accepted, policy.Quota*4, tally.Refused)
+		}
+	}
+}

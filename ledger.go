@@ -243,6 +243,12 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 		if !l.stated {
 			l.hearLate(now, c, p, &s, atMost)
 		}
+		if s.remaining >= 0 && s.reset >= 0 && p.Window > 2*s.resolution { // it was counted in a window that is over for certain
+			l.heard += c.n
+			if l.stated {
+				l.allHeard(c, p, true)
+			}
+		}
 		return false
 	}
 	tooSoon := l.hearWhen(now, start, c, p, &s)
@@ -330,17 +336,15 @@ func (l *ledger) exactly(c *charge, p *Policy, r int64) (left int64, known bool)
 func (l *ledger) hearLeft(now time.Time, c *charge, p *Policy, r, least int64, refused bool) {
 	switch {
 	case l.stated && l.flows() && c.sent < l.saidOf: // an older word than the last
+		return
 	case l.stated:
 		l.noticeOthers(now, p, c, r, refused)
 		l.learnRefill(now, c, p, r, least-l.noise(c, p))
 		if l.shape == shapeRefill {
 			l.hearRefill(now, p, c, r, least)
-			break
+			return
 		}
 		l.left, l.most = min(max(l.left, least), r), max(min(l.most, r), least)
-		if l.own.inFlight == 0 && l.answered-l.heard == l.unheard && l.unread(c, p) == 0 {
-			l.left = l.most // every request has been heard of: the last one counted said least
-		}
 	case l.fresh || p.Quota == 0:
 		l.left, l.most = min(least, r), r
 	default:
@@ -350,9 +354,23 @@ func (l *ledger) hearLeft(now time.Time, c *charge, p *Policy, r, least int64, r
 	if l.exact = known; known {
 		l.left = min(left, l.most)
 	}
+	l.allHeard(c, p, r > 0)
 	if c.sent >= l.saidOf && p.Window > 0 {
 		if l.base = (r+least)/2 + l.own.used(now, p.Window); l.ordered >= convinced {
 			l.base = r + c.used
 		}
 	}
+}
+
+// allHeard moves what is taken to be left to the most that it can be once every request has been
+// heard of: the last one counted said least, be it the first word of an epoch. more says that
+// the latest answer, to c, is not the one that says that nothing is left.
+func (l *ledger) allHeard(c *charge, p *Policy, more bool) {
+	if l.own.inFlight > 0 || l.answered-l.heard != l.unheard || l.unread(c, p) > 0 {
+		return
+	}
+	if more && l.partial && l.dry.IsZero() { // none says so: what came back meanwhile need not be in most
+		l.most = max(l.most, 1)
+	}
+	l.left = l.most
 }

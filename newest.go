@@ -26,7 +26,10 @@ func (l *ledger) learnNewest(now, start time.Time, p *Policy, s *statement) {
 	switch {
 	case l.flows() || l.elastic || s.remaining <= 0 || s.reset < 0 || p.Window <= 3*s.resolution || fills: // says nothing of it
 		return
-	case (s.reset - p.Window).Abs() > s.resolution, p.Window != n.window, s.remaining >= n.left, now.Sub(n.at) > p.Window/4:
+	case (s.reset - p.Window).Abs() > s.resolution: // nor does the next that is a window away, beside this one
+		*n = newest{}
+		return
+	case p.Window != n.window, s.remaining >= n.left, now.Sub(n.at) > p.Window/4:
 		*n = newest{window: p.Window, left: s.remaining, since: now, named: named}
 	}
 	n.count, n.at = n.count+1, now

@@ -13,7 +13,6 @@ type plan struct {
 	to    time.Time // the reset it was made for
 	units float64   // left at from
 	rate  float64   // units per second
-	wary  bool      // the reset it was made for may have been when a bucket is full
 }
 
 // demand counts requests over a tenth of a policy's window: long enough not
@@ -76,14 +75,10 @@ func (s *slot) pace(now time.Time, waiting int64, sm *Smoothing) float64 {
 			s.plan = plan{}
 			return math.Inf(1)
 		}
-		s.plan.from = now
-		return s.makeWay(now, sm.Velocity, float64(p.Quota)/p.Window.Seconds())
+		s.plan = plan{from: now, rate: s.makeWay(now, sm.Velocity, float64(p.Quota)/p.Window.Seconds())}
+		return s.plan.rate
 	}
 	ahead := end.Sub(now)
-	wary := s.ledger.shape == shapeUnknown && s.ledger.streak > 0
-	if wary {
-		ahead = max(ahead, p.Window) // it may be a bucket, and the reset when it is full
-	}
 	if ahead <= 0 || left <= 0 || left >= unlimited {
 		return math.Inf(1) // the ledger decides alone
 	}
@@ -96,8 +91,8 @@ func (s *slot) pace(now time.Time, waiting int64, sm *Smoothing) float64 {
 	}
 	off := left - (s.plan.units - s.plan.rate*now.Sub(s.plan.from).Seconds())
 	slack := max(2*s.plan.rate*s.micro(sm).Seconds(), s.plan.units/10, 2)
-	if s.plan.from.IsZero() || math.Abs(off) > slack || end.Sub(s.plan.to).Abs() > time.Second || s.plan.wary && !wary {
-		s.plan = plan{from: now, to: end, units: left, rate: s.makeWay(now, sm.Velocity, left/ahead.Seconds()), wary: wary}
+	if s.plan.from.IsZero() || math.Abs(off) > slack || end.Sub(s.plan.to).Abs() > time.Second {
+		s.plan = plan{from: now, to: end, units: left, rate: s.makeWay(now, sm.Velocity, left/ahead.Seconds())}
 	}
 	return s.plan.rate
 }
@@ -161,6 +156,9 @@ func (s *slot) micro(sm *Smoothing) time.Duration {
 	case s.ledger.othersSeen:
 		return 0
 	case w > 0:
+		if s.plan.rate > 0 && s.terms.Quota > 0 { // where all of a quota is to go in what is left of a window, a bunch is no more of it
+			w = min(w, nanoseconds(sm.Velocity*float64(s.terms.Quota)/s.plan.rate*1e9))
+		}
 		return min(sm.Interval, w/10)
 	}
 	return sm.Interval

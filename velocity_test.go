@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/heedhttp/heed"
+	"github.com/heedhttp/heed/heedtest"
 )
 
 // Paced strictly, a quota lasts for its window divided by the velocity.
@@ -51,5 +52,26 @@ func TestQuotaLastsAsLongAsTheVelocitySays(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// All of a quota is there in the last second of a window that has just been met, and none of
+// it is in the next: it is used up, in bunches no larger than at any other time. A reset so
+// near may be when a bucket is full, but that is no reason to wait.
+func TestQuotaThatIsMetLateInItsWindowIsUsedUp(t *testing.T) {
+	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindowByClock, heedtest.SlidingCounter} {
+		policy := heedtest.Policy{Quota: 50, Window: 5 * time.Second}
+		var bunch, first int64
+		tally, _ := load{heedtest.Config{
+			Algorithm: algorithm, Policies: []heedtest.Policy{policy}, Phase: time.Second, Latency: heedtest.RoundTrip(50 * time.Millisecond),
+		}, 64, 4, func(o *heedtest.Origin, _ *heed.Registry) {
+			time.Sleep(99 * time.Millisecond) // the scout, and what goes when its answer is there
+			bunch = o.Tally().Accepted
+			time.Sleep(900 * time.Millisecond)
+			first = o.Tally().Accepted
+		}}.play(t)
+		if bunch > policy.Quota/5 || first < policy.Quota*9/10 || tally.Refused > 0 {
+			t.Errorf("%v: %d accepted at once and %d in the second that was left, %d refused", algorithm, bunch, first, tally.Refused)
+		}
 	}
 }
