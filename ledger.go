@@ -48,6 +48,7 @@ type ledger struct {
 	down     int           // resets for which the origin is still taken to round down: it was caught at it …
 	caught   int           // … so many times
 	onTime   int           // resets that were seen to be no later than named
+	renewed  bool          // it began because more was left than had been said
 	kept     bool          // the last unit before this epoch was kept to see whether the next is
 	longer   bool          // a window was longer than had been inferred
 	zeros    int           // resets of 0 in a row
