@@ -16,6 +16,7 @@ type resets struct {
 	inferred time.Duration // by how much the window may be too long, where it is one inferred from resets; 0: it was stated
 	opened   time.Time     // when the first answer of this epoch came, whatever it said …
 	begun    time.Time     // … and the first that said what remains
+	renewed  bool          // this epoch began because more was left than had been said
 }
 
 // until returns the instant at which what is known of this epoch runs out;
@@ -45,6 +46,10 @@ func (l *ledger) lapses(p *Policy) time.Time {
 // at the first resets, or where the quota is unknown. n is what the first of them takes.
 func (l *ledger) turn(now time.Time, n int64, p *Policy) (probe bool) {
 	until := l.until()
+	if l.renewed {
+		l.renewed = false
+		return true
+	}
 	if until.IsZero() && l.stated && !l.flows() && p.Window > 0 && !now.Before(l.lapses(p)) {
 		l.begin(false, 0) // no reset was named, but what was said is over
 		return false
@@ -194,6 +199,16 @@ func (l *ledger) turned(start time.Time, c *charge) {
 	l.last = latest(l.last, start)
 	l.begin(true, l.sent-c.answered)
 	c.epoch = l.epoch
+}
+
+// hearSilence takes in an accepted answer that says nothing. Where neither a window nor a reset
+// is known, and all that was said to be left is used up, more has come back.
+func (l *ledger) hearSilence(now, start time.Time, c *charge, p *Policy) {
+	l.measureTrip(now, start)
+	if l.stated && l.left < 0 && l.own.inFlight == 0 && c.epoch == l.epoch && p.Window == 0 && l.until().IsZero() {
+		l.begin(true, 0)
+		l.renewed = true
+	}
 }
 
 // shorten takes a window that was inferred to be no longer than from the first

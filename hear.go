@@ -32,7 +32,7 @@ func (p *partition) hear(now time.Time, pm *Permit, status int, a *Announcement)
 			default:
 				c.slot.settle(now, pm.start, c)
 				if c.slot.source == SourceAnnounced && !a.Refused { // which may come from nearer by
-					c.slot.ledger.measureTrip(now, pm.start)
+					c.slot.ledger.hearSilence(now, pm.start, c, &c.slot.terms)
 				}
 				if c.due && c.slot.habit.last.Before(now) {
 					c.slot.habit.missed()

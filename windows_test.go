@@ -470,6 +470,29 @@ func TestInstantsThatAreAlwaysThePresentOneCostFewRefusals(t *testing.T) {
 	}
 }
 
+// So it is where they are told only when little is left: nobody says then how long a window is.
+func TestInstantsThatAreThePresentSecondAndToldLateCostFewRefusals(t *testing.T) {
+	const windows, quota = 20, 100
+	for _, test := range []struct {
+		algorithm heedtest.Algorithm
+		trip      time.Duration
+	}{
+		{heedtest.FixedWindow, 200 * time.Millisecond},
+		{heedtest.FixedWindowByClock, 200 * time.Millisecond},
+		{heedtest.FixedWindowByClock, 500 * time.Millisecond},
+		{heedtest.SlidingWindow, 500 * time.Millisecond},
+	} {
+		tally, _ := load{heedtest.Config{
+			Algorithm: test.algorithm, Dialect: heedtest.XRateLimitEpoch, Rounding: heedtest.RoundZero, ClockSkew: 333 * time.Millisecond, Below: 0.2,
+			Policies: []heedtest.Policy{{Quota: quota, Window: 10 * time.Second}}, Latency: heedtest.RoundTrip(test.trip),
+		}, 16, windows, nil}.play(t)
+		t.Logf("%s, %v: %d accepted of %d, %d refused", test.algorithm, test.trip, tally.Accepted, windows*quota, tally.Refused)
+		if tally.Accepted < windows*quota*17/20 || tally.Refused > 3*windows {
+			t.Errorf("%s, %v: %d accepted of %d, %d refused", test.algorithm, test.trip, tally.Accepted, windows*quota, tally.Refused)
+		}
+	}
+}
+
 // Windows turn by the clock, and how long they are is said, but never when they end: that shows
 // only where far more is left all at once.
 func TestWindowsByTheClockWhoseEndIsNotNamedAreUsedUp(t *testing.T) {
