@@ -24,6 +24,7 @@ type learner struct {
 
 	since    time.Time     // the cycle's beginning: the latest reopening, or the first request
 	last     time.Time     // latest accepted answer
+	seen     time.Time     // when the answer came that showed it
 	accepted int64         // in this cycle
 	quickest time.Duration // answer that was accepted
 
@@ -187,7 +188,7 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 	default:
 		p.dropSlot(s)
 	}
-	l.rate.refused(pm.start, l.crowd.trip())
+	l.rate.refused(pm.start, l.crowd.trip(), rateOf(l.accepted, pm.start.Sub(l.since)))
 	if r := &l.rate; s != nil { // it is no such limit, but a rate that they exceed
 		r.measured(l.accepted, now.Sub(l.since), steep(l.accepted))
 		// They may have kept to it for hours: that was no window, nor a burst.
@@ -244,7 +245,7 @@ func (p *partition) learnReopened(now, start time.Time) {
 	if l.shut() > 3*perUnit(r.low) { // one by one, some would have come meanwhile
 		r.bunches = true
 	}
-	r.opened = mark{sent, r.total}
+	r.opened, l.seen = mark{sent, r.total}, now
 	l.begin(start)
 	probes := float64(l.probes)
 	if r.low < backOff*r.tooFast { // an attempt at a little more will not be so far beyond
@@ -292,7 +293,7 @@ func (l *learner) pauseFor(now time.Time, inARow int, most time.Duration) time.D
 	}
 	if left := first.Add(r.window + l.trip()).Sub(now); r.window > 0 && left > 0 {
 		wait = min(wait, left)
-		if r.doubt > 0 && r.cycle >= few && (l.accepted == r.cycle || l.accepted == r.cycle-1) { // no more than the first time: a window's
+		if r.doubt > 0 && r.cycle >= few && l.asMany() {
 			wait = min(r.opened.at.Add(nextRoundTime(now.Sub(r.opened.at))+l.trip()).Sub(now), left)
 		}
 	}

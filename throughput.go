@@ -87,8 +87,9 @@ func (t *throughput) accepted(start time.Time, pressed bool) {
 }
 
 // refused takes in the refusal that begins a block, of a request sent at an
-// instant. usual is how many seconds a request takes.
-func (t *throughput) refused(start time.Time, usual float64) {
+// instant. usual is how many seconds a request takes, and through the rate at
+// which they were accepted since the latest reopening.
+func (t *throughput) refused(start time.Time, usual, through float64) {
 	least, rested := t.least(start), len(t.zeros) == 0
 	t.zeros = append([]mark{{start, t.total}}, t.zeros[:min(len(t.zeros), mostZeros-1)]...)
 	if t.low == 0 {
@@ -116,8 +117,10 @@ func (t *throughput) refused(start time.Time, usual float64) {
 		t.climb /= 2
 	case rested: // nobody asked for long: what was accepted since is too little to tell
 		t.low, t.climb = min(t.low, 0.95*tooFast), t.climb/2
-	case cycles, t.sure: // a little too fast, or by chance
-		t.low = max(min(t.low, least), 0.95*tooFast)
+	case t.sure: // by chance, and so is this
+		t.low = 0.95 * tooFast
+	case cycles: // a little too fast
+		t.low = max(min(t.low, least), min(0.95*tooFast, through))
 	case least < t.low: // a burst had been taken for the rate
 		t.low = max(least, t.low/8)
 		if t.pressed > t.gathered { // else it may have been open for most of the time it was not asked

@@ -78,17 +78,25 @@ func (l *learner) remeasure(reopened time.Time) {
 		return
 	}
 	shortest, longest := l.refused.Sub(first)-l.trip(), reopened.Sub(first)+l.trip()
+	if l.asMany() { // the first of them may have been long on its way
+		shortest = min(shortest, l.refused.Sub(l.seen))
+	}
 	low := rateOf(r.cycle, r.window)
 	if r.sure = r.window > max(shortest, 0) && r.window <= longest && low > r.low*2/3; !r.sure {
 		if r.window = roundTime(longest); r.window <= shortest {
 			r.window = 0
 		}
-		if r.doubt > 0 && closed > 3*perUnit(r.low) && l.accepted <= r.cycle*5/4 { // as many at a time as before
+		again := r.doubt > 0 && l.accepted <= r.cycle*5/4 || l.asMany() // at a time as before
+		if again && closed > 3*perUnit(r.low) {
 			window := r.window
 			if window == 0 {
 				window = longest
 			}
-			r.low, r.doubt, r.climb = max(r.low, rateOf(r.cycle, window)), 0, 0
+			low = rateOf(r.cycle, window)
+			if r.doubt > 0 { // what is known is proven
+				low = max(low, r.low)
+			}
+			r.low, r.doubt, r.climb = low, 0, 0
 		}
 		return
 	}
@@ -133,6 +141,10 @@ func (w *within) free(now, at time.Time, n int64) (time.Time, bool) {
 func (w *within) answered(now, start time.Time, n int64) {
 	w.own.done(now, start, w.trip, n, w.quota, w.window)
 }
+
+// asMany reports whether no more were accepted since the latest reopening than the first
+// time: a window's.
+func (l *learner) asMany() bool { return l.accepted == l.rate.cycle || l.accepted == l.rate.cycle-1 }
 
 // trip is how long requests take.
 func (l *learner) trip() time.Duration { return time.Duration(l.crowd.trip() * float64(time.Second)) }

@@ -56,3 +56,30 @@ func TestBucketBehindLongRoundTripsIsNotTakenForAWindow(t *testing.T) {
 		t.Errorf("%d accepted of %d, %d refused", accepted, 1050*runs, refused)
 	}
 }
+
+// As many were accepted as the first time, and then nothing for longer than a bucket takes: it is
+// a window, though the wait that was named is too short for it.
+func TestWindowLongerThanTheWaitThatIsNamedIsFound(t *testing.T) {
+	tally, _ := load{heedtest.Config{
+		Algorithm: heedtest.FixedWindow, Policies: []heedtest.Policy{{Quota: 100, Window: 10 * time.Second}}, Dialect: heedtest.RetryAfterOnly,
+		RetryAfter: heedtest.RetryAfter{Mode: heedtest.RetryAfterConstant, Value: 5 * time.Second}, Latency: heedtest.RoundTrip(500 * time.Millisecond),
+	}, 16, 20, nil}.play(t)
+	t.Logf("%d accepted, %d refused", tally.Accepted, tally.Refused)
+	if tally.Refused > 29 || tally.Accepted < 1830 {
+		t.Errorf("%d accepted of 2000, %d refused", tally.Accepted, tally.Refused)
+	}
+}
+
+// Nor is a window missed because its first request was long on its way.
+func TestWindowThatBeganLateIsFound(t *testing.T) {
+	for seed := range uint64(24) {
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.FixedWindow, Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}, Dialect: heedtest.Silent,
+			Latency: heedtest.HeavyTail(30*time.Millisecond, 1.7, 5*time.Second, seed),
+		}, 16, 20, nil}.play(t)
+		t.Logf("%d accepted, %d refused", tally.Accepted, tally.Refused)
+		if tally.Refused > 30 || tally.Accepted < 870 {
+			t.Errorf("%d accepted of 1000, %d refused", tally.Accepted, tally.Refused)
+		}
+	}
+}
