@@ -71,7 +71,8 @@ func (l *ledger) awaits(c *charge) bool {
 
 // compare finds out whether a window begins with the first request in it: then
 // each begins later than the one before and its length say, by a round trip at
-// least. By the clock they only seem to, by less than what resets are rounded to.
+// least. By the clock they only seem to, by less than what resets are rounded to and an
+// answer's way back.
 func (l *ledger) compare(p *Policy) {
 	if l.opens.IsZero() || p.Window <= 0 {
 		return
@@ -82,7 +83,7 @@ func (l *ledger) compare(p *Policy) {
 		l.turns++
 	}
 	l.previous = l.opens
-	if l.opens.Sub(l.anchor) > l.turns*p.Window+l.grain+2*l.quickest {
+	if l.opens.Sub(l.anchor) > l.turns*p.Window+l.grain+l.quickest {
 		l.byUse = true
 	}
 }
