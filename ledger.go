@@ -85,7 +85,7 @@ type ledger struct {
 	gains     int       // answers that speak for a steady refill
 
 	ordered    int       // answers in a row that came in the order of their requests …
-	heardAt    time.Time // … when the latest of them came …
+	heardFrom  time.Time // … when the request of the latest of them went …
 	heardLeft  int64     // … and what it said is left
 	part       float64   // of a unit that is left beside those in left, where they come back steadily
 	regained   float64   // units a second that came back lately; 0: not measured
@@ -300,7 +300,7 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	}
 	l.measureTrip(now, start, c, p, &s)
 	if s.remaining >= 0 {
-		l.learnOrder(now, c, p, s.remaining)
+		l.learnOrder(now, start, c, p, s.remaining)
 	}
 	if l.stale(start, c, s) {
 		if !l.stated {
