@@ -94,6 +94,17 @@ func TestResetsRoundedDownCostAtMostTwoRefusals(t *testing.T) {
 	}
 }
 
+// Windows that begin with their first requests begin later and later: as soon as that is
+// more than rounding and an answer's way back explain, no stop at the end costs a round trip more.
+func TestWindowsBegunFromFarAwayAreSoonSeenToBeginWithUse(t *testing.T) {
+	tally, _ := load{heedtest.Config{
+		Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}, Rounding: heedtest.RoundDown, Latency: heedtest.RoundTrip(500 * time.Millisecond),
+	}, 16, 20, nil}.play(t)
+	if tally.Refused != 0 || tally.Accepted < 972 {
+		t.Errorf("%d accepted of 1000, %d refused, want at least 972 and none", tally.Accepted, tally.Refused)
+	}
+}
+
 func TestSlowAnswersOutOfOrderCostNoRefusal(t *testing.T) {
 	for seed := range uint64(5) {
 		for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.FixedWindowByClock, heedtest.SlidingWindow, heedtest.TokenBucket} {

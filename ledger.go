@@ -237,7 +237,7 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	l.measureTrip(now, start)
 	l.lead(c, p, &s)
 	if s.remaining >= 0 {
-		l.learnOrder(now, c, p, s.remaining)
+		l.learnOrder(now, start, c, p, s.remaining)
 	}
 	if l.stale(start, c, s) {
 		if !l.stated {

@@ -27,7 +27,7 @@ type refilling struct {
 // ordering is whether answers come in the order of their requests.
 type ordering struct {
 	ordered   int       // answers in a row that did …
-	heardAt   time.Time // … when the latest of them came …
+	heardFrom time.Time // … when the request of the latest of them went …
 	heardLeft int64     // … and what it said is left
 	went      time.Time // when the latest request went …
 	bunched   int64     // … and of the latest that went right behind another: sent, when it was
@@ -140,15 +140,19 @@ func (l *ledger) follow(now time.Time) {
 
 // learnOrder notices whether answers come in the order of their requests: then
 // the origin has had these in that order as well, unless one says that more is left
-// than the one before it, and more than can have come back from one answer to the other.
-func (l *ledger) learnOrder(now time.Time, c *charge, p *Policy, r int64) {
-	back := now.Sub(l.heardAt).Seconds() * float64(p.Quota) / p.Window.Seconds()
+// than the one before it, and more than can have come back between them: of two that went at
+// the same moment, any.
+func (l *ledger) learnOrder(now, start time.Time, c *charge, p *Policy, r int64) {
+	back := now.Sub(l.heardFrom).Seconds() * float64(p.Quota) / p.Window.Seconds()
+	if start.Equal(l.heardFrom) {
+		back = 0
+	}
 	if l.answered == c.sent && float64(r+c.n-l.heardLeft) <= back+1 {
 		l.ordered++
 	} else {
 		l.ordered = 0
 	}
-	l.heardAt, l.heardLeft = now, r
+	l.heardFrom, l.heardLeft = start, r
 }
 
 // hearRefill moves what is taken to be left, with what has come back since the
