@@ -116,7 +116,7 @@ func (s *slot) infer(reset, grain time.Duration) {
 // slip, and would hold requests back for good: the next has to do so, too.
 func (s *slot) inferFrom(now time.Time, lim *ServiceLimit, grain time.Duration) {
 	accepted := s.accepted()
-	if s.loose && !s.shown && lim.Reset > 0 { // what this origin says of its windows counts for more than what others do
+	if s.loose && !s.shown { // what this origin says of its windows counts for more than what others do
 		s.shown, s.terms.Window = true, 0
 	}
 	if (s.policy.Window == 0 || s.loose) && lim.Reset > 0 && (lim.Remaining != 0 || s.habit.onRefusals) { // 0 says nothing of how long
