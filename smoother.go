@@ -79,6 +79,9 @@ func (s *slot) pace(now time.Time, waiting int64, sm *Smoothing) float64 {
 		return s.plan.rate
 	}
 	ahead := end.Sub(now)
+	if l := &s.ledger; l.shape == shapeUnknown && l.streak > 0 && l.most+l.own.used(now, p.Window) < p.Quota {
+		ahead = max(ahead, p.Window) // others use it, and it may be a bucket, and the reset when that is full
+	}
 	if ahead <= 0 || left <= 0 || left >= unlimited {
 		return math.Inf(1) // the ledger decides alone
 	}
