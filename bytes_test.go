@@ -8,6 +8,7 @@ import (
 	"math"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -215,9 +216,9 @@ func TestAnswersSpeakOnlyForBodiesThatAreOver(t *testing.T) {
 				body, bytes int // in the answer, and left as it says
 			}
 			steps := []step{{200, 0, 100, 10_000}, {200, 0, 100, 9900}, {status, 0, 10, 9800}, {200, time.Second, 100, 9850}, {200, time.Minute, 100, 9700}}
+			var next atomic.Int32
 			base := respond(func(*http.Request) *http.Response {
-				s := steps[0]
-				steps = steps[1:]
+				s := steps[next.Add(1)-1]
 				time.Sleep(s.trip)
 				left, reset := s.bytes, 900
 				if s.status == 429 {
