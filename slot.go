@@ -118,6 +118,7 @@ func (s *slot) inferFrom(now time.Time, lim *ServiceLimit, grain time.Duration) 
 	accepted := s.accepted()
 	if s.loose && !s.shown { // what this origin says of its windows counts for more than what others do
 		s.shown, s.terms.Window = true, 0
+		s.ledger.comeback = comeback{adopted: s.ledger.adopted} // it was reckoned by that window
 	}
 	if (s.policy.Window == 0 || s.loose) && lim.Reset > 0 && (lim.Remaining != 0 || s.habit.onRefusals) { // 0 says nothing of how long
 		window, slack := usual(lim, grain)
