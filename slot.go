@@ -253,6 +253,8 @@ func (s *slot) probe(at time.Time, most time.Duration) (time.Time, bool) {
 func (s *slot) counting(most time.Duration) (time.Duration, bool) {
 	window := s.terms.Window
 	switch {
+	case s.bucket != nil && s.source == SourceLearned: // a window at most, wherever it hangs
+		return min(s.within.window, most), true
 	case s.source == SourceLearned: // for as long as it lasts, if that is the limit
 		return most, true
 	case s.policy.Unit == UnitConcurrentRequests:
