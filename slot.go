@@ -349,7 +349,6 @@ func (s *slot) settleRefused(now, start time.Time, c *charge) {
 	case s.bucket != nil:
 		s.within.own.refund(c.n)
 	case s.policy.Unit == UnitContentBytes: // it costs what the refusal itself holds
-		s.refused += c.n
 		s.inFlight -= c.n
 		s.ledger.refund(c)
 		c.n = 0
