@@ -193,11 +193,16 @@ func (l *ledger) steadily(now time.Time, p *Policy) int64 {
 	return int64(since.Seconds() * float64(p.Quota) / p.Window.Seconds())
 }
 
-// turned begins the epoch that the answer to c, sent at start, is the first word of.
+// turned begins the epoch that the answer to c, sent at start, is the first word of. Nothing starts
+// before the instant that an answer named where nothing was left, whatever this one says.
 func (l *ledger) turned(start time.Time, c *charge) {
 	l.gains = 0
 	l.last = latest(l.last, start)
+	named, closed := !l.opens.IsZero(), l.closed
 	l.begin(true, l.sent-c.answered)
+	if named {
+		l.closed = closed
+	}
 	c.epoch = l.epoch
 }
 

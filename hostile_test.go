@@ -254,3 +254,24 @@ func TestAnnouncementsThatNoFieldCanMakeStopNobody(t *testing.T) {
 		})
 	}
 }
+
+// One node of an origin says that nothing is left for ten seconds, another that nearly all of a
+// later window is: nothing starts before the instant that the first one named.
+func TestNoOtherWindowIsBegunBeforeTheInstantNamedWithNothingLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{})
+		says := func(pm *heed.Permit, limit string) {
+			pm.Observe(answer(200, "RateLimit-Policy", `"a";q=100;w=60`, "RateLimit", limit))
+			pm.Release()
+		}
+		says(acquire(t, r, request(example)), `"a";r=50;t=10`)
+		first, second := acquire(t, r, request(example)), acquire(t, r, request(example))
+		says(first, `"a";r=0;t=10`)
+		says(second, `"a";r=90;t=58`)
+		w := start(t.Context(), r, request(example))
+		time.Sleep(time.Hour)
+		if !w.done() || w.at < 10*time.Second {
+			t.Errorf("it went after %v, done %v; an answer said that nothing is left for 10 s", w.at, w.done())
+		}
+	})
+}

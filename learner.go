@@ -240,7 +240,7 @@ func (p *partition) learnReopened(now, start time.Time) {
 		l.remeasure(start)
 	}
 	if l.meanwhile >= few/2 { // it let that through when too much came: a bucket, and its rate
-		r.low = min(r.low, rateOf(l.meanwhile+1, l.refused.Sub(hit)))
+		r.low = min(r.low, rateOf(l.meanwhile+1, soonest(l.through, l.refused).Sub(hit)))
 	}
 	if l.shut() > 3*perUnit(r.low) { // one by one, some would have come meanwhile
 		r.bunches = true

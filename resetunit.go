@@ -51,13 +51,14 @@ func (u *resetUnit) measure(now, start time.Time, named time.Duration) {
 		}
 	case !asThousandths:
 		u.seconds = !u.thousandths
-	case !asSeconds && fell >= surelyFell:
+	case !asSeconds && fell >= surelyFell && fell/1000 >= most-least: // else it is known too badly how many have passed
 		u.thousandths = true
 	}
 }
 
 // surelyFell is so much that it is not by chance that a number fell by as many thousandths as
-// have passed.
+// have passed, if that is longer than requests and answers were on their way: two windows of
+// seconds may be told of in turn.
 const surelyFell = 16 * time.Second
 
 // roundly reports whether the time to a reset is one that windows mostly have that were begun

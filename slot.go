@@ -118,6 +118,7 @@ func (s *slot) inferFrom(now time.Time, lim *ServiceLimit, grain time.Duration) 
 	accepted := s.accepted()
 	if s.loose && !s.shown { // what this origin says of its windows counts for more than what others do
 		s.shown, s.terms.Window = true, 0
+		s.ledger.comeback = comeback{adopted: s.ledger.adopted} // it was reckoned by that window
 	}
 	if (s.policy.Window == 0 || s.loose) && lim.Reset > 0 && (lim.Remaining != 0 || s.habit.onRefusals) { // 0 says nothing of how long
 		window, slack := usual(lim, grain)
@@ -252,6 +253,8 @@ func (s *slot) probe(at time.Time, most time.Duration) (time.Time, bool) {
 func (s *slot) counting(most time.Duration) (time.Duration, bool) {
 	window := s.terms.Window
 	switch {
+	case s.bucket != nil && s.source == SourceLearned: // a window at most, wherever it hangs
+		return min(s.within.window, most), true
 	case s.source == SourceLearned: // for as long as it lasts, if that is the limit
 		return most, true
 	case s.policy.Unit == UnitConcurrentRequests:
@@ -346,7 +349,6 @@ func (s *slot) settleRefused(now, start time.Time, c *charge) {
 	case s.bucket != nil:
 		s.within.own.refund(c.n)
 	case s.policy.Unit == UnitContentBytes: // it costs what the refusal itself holds
-		s.refused += c.n
 		s.inFlight -= c.n
 		s.ledger.refund(c)
 		c.n = 0

@@ -94,8 +94,11 @@ func (l *learner) remeasure(reopened time.Time) {
 				window = longest
 			}
 			low = rateOf(r.cycle, window)
-			if r.doubt > 0 { // what is known is proven
+			switch {
+			case r.doubt > 0: // what is known is proven
 				low = max(low, r.low)
+			case low < r.low/2: // it may have been an outage, which is over
+				return
 			}
 			r.low, r.doubt, r.climb = low, 0, 0
 		}

@@ -338,6 +338,50 @@ func TestResetsInThousandthsAreToldFromSeconds(t *testing.T) {
 	}
 }
 
+// Two windows of odd lengths that are told of in turn, as by two nodes of one origin, differ by as
+// many seconds as thousandths may have passed while answers were on their way. That
+// does not make them thousandths.
+func TestWindowsToldInTurnAreNotTakenForThousandths(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{})
+		says := func(pm *heed.Permit, left, reset string) {
+			pm.Observe(answer(200, "X-RateLimit-Limit", "100", "X-RateLimit-Remaining", left, "X-RateLimit-Reset", reset))
+			pm.Release()
+		}
+		scout := acquire(t, r, request(example))
+		time.Sleep(50 * time.Millisecond)
+		says(scout, "90", "3500")
+		first, second := acquire(t, r, request(example)), acquire(t, r, request(example))
+		time.Sleep(50 * time.Millisecond)
+		says(first, "90", "3450")
+		says(second, "0", "3450")
+		w := start(t.Context(), r, request(example))
+		time.Sleep(time.Hour)
+		if w.at < 3450*time.Second {
+			t.Errorf("it went %v after an answer that said that nothing is left for 3450 s", w.at)
+		}
+	})
+}
+
+// A documented bucket whose first reset, after many answers, is the present instant and says
+// nothing: what was known of it by the documented window is known no more, and nothing is
+// reckoned with a window of no length.
+func TestDocumentedBucketGoesOnWhereAResetSaysNothing(t *testing.T) {
+	fare(t, 10*time.Minute, 530, 4, func() func(now time.Time, h http.Header) bool { // of 550
+		const perMinute = 50
+		b, answers := tokenBucket{rate: perMinute / 60., burst: perMinute}, 0
+		return func(now time.Time, h http.Header) bool {
+			ok := b.take(now)
+			h.Set("Anthropic-Ratelimit-Requests-Limit", strconv.Itoa(perMinute))
+			h.Set("Anthropic-Ratelimit-Requests-Remaining", strconv.Itoa(int(b.left)))
+			if answers++; answers == 200 {
+				h.Set("Anthropic-Ratelimit-Requests-Reset", now.UTC().Format(time.RFC3339))
+			}
+			return ok
+		}
+	})
+}
+
 // What is left of a window that is met shortly before its end is used up by then: that a
 // few answers looked like those of a bucket holds nothing back for good.
 func TestWindowsMetNearTheirEndAreUsedUp(t *testing.T) {
