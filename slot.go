@@ -345,18 +345,15 @@ func (s *slot) settleRefused(now, start time.Time, c *charge) {
 		return
 	}
 	c.settled = true
-	switch {
-	case s.bucket != nil:
-		s.within.own.refund(c.n)
-	case s.policy.Unit == UnitContentBytes: // it costs what the refusal itself holds
+	if s.policy.Unit == UnitContentBytes { // it costs what the refusal itself holds
 		s.inFlight -= c.n
 		s.ledger.refund(c)
 		c.n = 0
-	default:
-		s.refused += c.n
-		s.ledger.own.refund(c.n)
-		s.ledger.answered += c.n
+		return
 	}
+	s.ledger.own.refund(c.n)
+	s.ledger.answered += c.n
+	s.refused += c.n
 }
 
 // accepted is how many units of requests were ever accepted.

@@ -81,13 +81,12 @@ func (l *learner) remeasure(reopened time.Time) {
 	if l.asMany() { // the first of them may have been long on its way
 		shortest = min(shortest, l.refused.Sub(l.seen))
 	}
-	low, taken := rateOf(r.cycle, r.window), r.window
+	low := rateOf(r.cycle, r.window)
 	if r.sure = r.window > max(shortest, 0) && r.window <= longest && low > r.low*2/3; !r.sure {
 		if r.window = roundTime(longest); r.window <= shortest {
 			r.window = 0
 		}
-		// As many at a time as before; where the rate is not in doubt, no longer than two windows, unless that was an outage.
-		again := r.doubt > 0 && l.accepted <= r.cycle*5/4 || l.asMany() && r.window > 0 && r.window <= 2*taken
+		again := r.doubt > 0 && l.accepted <= r.cycle*5/4 || l.asMany() // at a time as before
 		if again && closed > 3*perUnit(r.low) {
 			window := r.window
 			if window == 0 {
