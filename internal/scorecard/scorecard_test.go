@@ -20,14 +20,14 @@ var notYet = map[string]floor{
 	"rounded":   {0.6, 0.98},
 	"epoch":     {0.3, 0.99},
 	"policies":  {0.3, 0.982},
-	"sparse":    {6, 0.963},
-	"refusals":  {4.5, 0.948},
+	"sparse":    {6, 0.966},
+	"refusals":  {4, 0.953},
 	"silent":    {16, 0.875},
-	"foreign":   {3, 0.957},
+	"foreign":   {2, 0.958},
 	"four":      {13, 0.953},
 	"change":    {0.5, 0.968},
 	"cold":      {0.4, 0.984},
-	"outage":    {50, 0.95},
+	"outage":    {50, 0.96},
 }
 
 // TestScoreCard plays a part of every row's conditions and holds heed to the
