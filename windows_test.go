@@ -231,7 +231,13 @@ func TestBucketsThatAreFilledUpEverySecondAreUsedUp(t *testing.T) {
 // As many come back in a second as the bucket holds: Spring Cloud Gateway's steady rate. It
 // says so, and it is no other name for the quota.
 func TestBucketsThatAreFilledUpAtOnceEverySecondAreUsedUp(t *testing.T) {
-	fare(t, 20*time.Second, 195, 0, func() func(now time.Time, h http.Header) bool { // of 205 or so
+	fare(t, 20*time.Second, 195, 0, wholeEverySecond("X-RateLimit-Burst-Capacity", "X-RateLimit-Replenish-Rate")) // of 205 or so
+}
+
+// wholeEverySecond is a limit of 10 that are all back with each second of the clock, and
+// named in these fields beside what is left.
+func wholeEverySecond(fields ...string) func() func(now time.Time, h http.Header) bool {
+	return func() func(now time.Time, h http.Header) bool {
 		const quota = 10
 		left, at := quota, time.Now().Unix()
 		return func(now time.Time, h http.Header) bool {
@@ -242,33 +248,19 @@ func TestBucketsThatAreFilledUpAtOnceEverySecondAreUsedUp(t *testing.T) {
 			if ok {
 				left--
 			}
-			h.Set("X-RateLimit-Burst-Capacity", strconv.Itoa(quota))
-			h.Set("X-RateLimit-Replenish-Rate", strconv.Itoa(quota))
+			for _, field := range fields {
+				h.Set(field, strconv.Itoa(quota))
+			}
 			h.Set("X-RateLimit-Remaining", strconv.Itoa(left))
 			return ok
 		}
-	})
+	}
 }
 
 // Where nothing is left and nobody says until when, the wait that was tried was too short: the
 // next one is longer, and not by the seconds for which an outage is left alone.
 func TestRefusalsThatSayNothingIsLeftAreNoOutage(t *testing.T) {
-	fare(t, 20*time.Second, 165, 12, func() func(now time.Time, h http.Header) bool { // of 205 or so
-		const quota = 10
-		left, at := quota, time.Now().Unix()
-		return func(now time.Time, h http.Header) bool {
-			if now.Unix() > at {
-				left, at = quota, now.Unix()
-			}
-			ok := left > 0
-			if ok {
-				left--
-			}
-			h.Set("X-RateLimit-Limit", strconv.Itoa(quota))
-			h.Set("X-RateLimit-Remaining", strconv.Itoa(left))
-			return ok
-		}
-	})
+	fare(t, 20*time.Second, 165, 12, wholeEverySecond("X-RateLimit-Limit")) // of 205 or so
 }
 
 // What resets are rounded down to is 0 for as long as they are rounded by, before a window
