@@ -349,6 +349,7 @@ func TestWindowsToldInTurnAreNotTakenForThousandths(t *testing.T) {
 		says(second, "0", "3450")
 		w := start(t.Context(), r, request(example))
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		if w.at < 3450*time.Second {
 			t.Errorf("it went %v after an answer that said that nothing is left for 3450 s", w.at)
 		}
