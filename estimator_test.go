@@ -214,6 +214,9 @@ func TestHiddenCapOnConcurrencyIsToldFromARate(t *testing.T) {
 
 // A server that is down for a while is not one that is slow from then on.
 func TestOutageIsNotTakenForALimit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("hundreds of thousands of requests")
+	}
 	for _, dialect := range []heedtest.Dialect{heedtest.IETF11, heedtest.Silent} {
 		var before, after heedtest.Tally
 		load{heedtest.Config{
