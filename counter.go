@@ -120,7 +120,7 @@ func (l *ledger) weigh(now, start time.Time, c *charge, p *Policy, s *statement,
 	used := l.own.used(now, p.Window)
 	still := l.own.between(now.Add(l.inferred-p.Window), start) + c.n // a window that slides has not given them back
 	least, most := float64(r+c.answered+c.n), float64(r+l.sent)
-	if l.ordered >= convinced {
+	if l.orderly(c) {
 		least, most = float64(r+c.sent), float64(r+c.sent)
 	}
 	for range 2 {

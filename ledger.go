@@ -327,7 +327,7 @@ func (l *ledger) bounds(c *charge, p *Policy, s *statement) (r, least int64) {
 // in the order of their requests: it counts all that went before, and none that went since.
 // false: they have not, or may not have, or nobody knows yet what the requests cost.
 func (l *ledger) exactly(c *charge, p *Policy, r int64) (left int64, known bool) {
-	known = l.ordered >= convinced && c.sent >= l.bunched && l.shape != shapeRefill && p.Unit != UnitContentBytes
+	known = l.orderly(c) && l.shape != shapeRefill && p.Unit != UnitContentBytes
 	return r - (l.sent - c.sent), known
 }
 
@@ -356,7 +356,7 @@ func (l *ledger) hearLeft(now time.Time, c *charge, p *Policy, r, least int64, r
 	}
 	l.allHeard(c, p, r > 0)
 	if c.sent >= l.saidOf && p.Window > 0 {
-		if l.base = (r+least)/2 + l.own.used(now, p.Window); l.ordered >= convinced {
+		if l.base = (r+least)/2 + l.own.used(now, p.Window); l.orderly(c) {
 			l.base = r + c.used
 		}
 	}

@@ -39,3 +39,57 @@ func TestAnswersInOrderDoNotHideThatTheirRequestsArrivedInAnother(t *testing.T) 
 		})
 	}
 }
+
+// Seven requests that went at once reached the origin in another order, the first of them last, while answers had come
+// in order till then: the window is not taken for one of two counts, from which more comes back.
+func TestWindowIsNotTakenForAnotherByTheOrderOfRequestsThatWentAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const quota, window, trip, spacing = 50, 5 * time.Second, 500 * time.Millisecond, 64 * time.Millisecond
+		r := newRegistry(t, heed.Config{Default: unsmoothed})
+		defer r.Close()
+		type sent struct {
+			*heed.Permit
+			at   time.Time
+			left int
+		}
+		var begun time.Time // the window, at the origin
+		var onTheWay []sent
+		send := func(left ...int) {
+			for _, left := range left {
+				onTheWay = append(onTheWay, sent{acquire(t, r, request(example)), time.Now(), left})
+			}
+		}
+		hear := func(until time.Time) {
+			for len(onTheWay) > 0 && !onTheWay[0].at.Add(trip).After(until) {
+				s := onTheWay[0]
+				onTheWay = onTheWay[1:]
+				time.Sleep(time.Until(s.at.Add(trip)))
+				reset := (begun.Add(window).Sub(s.at.Add(trip/2)) + time.Second - 1) / time.Second
+				s.Observe(answer(200, "RateLimit-Policy", `"p";q=50;w=5`, "RateLimit", fmt.Sprintf(`"p";r=%d;t=%d`, s.left, reset)))
+				s.Release()
+			}
+			time.Sleep(time.Until(until))
+		}
+		for range 4 {
+			begun = time.Now().Add(trip / 2)
+			for left, n := 50, 1; left > 43; n *= 2 { // one goes first, the others as answers confirm
+				for range n {
+					left--
+					send(left)
+					time.Sleep(time.Millisecond)
+				}
+				hear(time.Now().Add(trip))
+			}
+			send(36, 39, 37, 40, 42, 41, 38)
+			for left := 35; left > 0; left-- {
+				hear(time.Now().Add(spacing))
+				send(left)
+				if v := r.Check(request(example)); v.Remaining > int64(left) {
+					t.Fatalf("%d left, more than the %d that the origin has", v.Remaining, left)
+				}
+			}
+			hear(time.Now().Add(trip))
+			time.Sleep(time.Until(begun.Add(window + trip/2)))
+		}
+	})
+}

@@ -138,6 +138,10 @@ func (l *ledger) follow(now time.Time) {
 	l.went = now
 }
 
+// orderly reports whether the answer to c can be taken to count all requests that went before
+// it, and none that went since.
+func (l *ledger) orderly(c *charge) bool { return l.ordered >= convinced && c.sent > l.bunched }
+
 // learnOrder notices whether answers come in the order of their requests: then
 // the origin has had these in that order as well, unless one says that more is left
 // than the one before it, and more than can have come back between them: of two that went at

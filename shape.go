@@ -82,7 +82,7 @@ func (l *ledger) learnShape(now, start time.Time, c *charge, p *Policy, r int64,
 	// … and no more of this process than was in use, and what went since and may have
 	// been there first.
 	used := c.used
-	if l.ordered < convinced {
+	if !l.orderly(c) {
 		used += l.sent - c.sent
 	}
 	l.hearForeign(p.Quota - used - r)
