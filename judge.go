@@ -299,6 +299,9 @@ func (p *partition) cost(s *slot, a *ask) int64 {
 
 // impossible returns the concurrency limit that a can never fit into.
 func (p *partition) impossible(a *ask) *slot {
+	if !a.charged { // one at a time always fits
+		return nil
+	}
 	for _, s := range p.slots {
 		if s.policy.Unit == UnitConcurrentRequests && s.holds(a.lane) && s.policy.Quota > 0 && p.cost(s, a) > s.policy.Quota {
 			return s
