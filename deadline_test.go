@@ -377,3 +377,41 @@ func TestDeadlineOutOfReachAfterAPauseIsToldWhenThePauseEnds(t *testing.T) {
 		}
 	})
 }
+
+// One at a time goes to see where a window is longer than anyone is made to wait: those
+// behind are not refused for the window, but for the time it takes those before them.
+func TestDeadlinesBehindAnAbsurdWindowAreJudgedByThoseWhoGoToSee(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{})
+		one(t, r, 200, "RateLimit-Policy", `"p";q=1;w=999999999`, "RateLimit", `"p";r=0;t=999999999`)
+		first := start(t.Context(), r, request(example))
+		second := startWithin(t, r, 3*time.Hour)
+		if second.done() {
+			t.Fatalf("refused, though it may go in two hours at the latest: %v", second.err)
+		}
+		third := startWithin(t, r, 150*time.Minute)
+		if le := limitErr(t, third.err); third.at != 0 || le.Reason != heed.ReasonDeadline || le.Policy != "p" || le.Wait < 2*time.Hour || le.Wait > 4*time.Hour {
+			t.Errorf("the third: after %v %#v", third.at, le)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if !first.done() || second.done() {
+			t.Fatalf("an hour later: first %v, second %v", first.done(), second.done())
+		}
+		first.permit.Observe(answer(429, "RateLimit-Policy", `"p";q=1;w=999999999`, "RateLimit", `"p";r=0;t=999999999`))
+		first.permit.Release()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if !second.done() || second.err != nil {
+			t.Fatalf("another hour later, the second: %v", second.err)
+		}
+		second.permit.Release()
+	})
+}
+
+// startWithin starts a request with a deadline.
+func startWithin(t *testing.T, r *heed.Registry, d time.Duration) *waiting {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return start(ctx, r, request(example))
+}

@@ -115,6 +115,8 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 		at, known := s.free(now, n, pl.n == 0 && q.len > 1)
 		if pl.n == 0 {
 			at, known = p.dare(now, s, at, known, &v)
+		} else {
+			at = s.probes(at, pl.n, o.limits.MaxRetryAfter)
 		}
 		if known {
 			v.hold(at, CausePolicy, s.policy.Name)
