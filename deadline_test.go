@@ -415,3 +415,32 @@ func startWithin(t *testing.T, r *heed.Registry, d time.Duration) *waiting {
 	t.Cleanup(cancel)
 	return start(ctx, r, request(example))
 }
+
+// Who waits behind others as the deadline comes learns what held it.
+func TestDeadlineThatComesInLineNamesWhatHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{})
+		defer r.Close()
+		one(t, r, 200, "RateLimit-Policy", `"p";q=10;w=10`, "RateLimit", `"p";r=0;t=10`)
+		var ws []*waiting
+		for range 10 {
+			ws = append(ws, startWithin(t, r, 15*time.Second))
+		}
+		time.Sleep(15 * time.Second) // nobody answers the one that goes to see
+		synctest.Wait()
+		refused := 0
+		for _, w := range ws {
+			if w.err == nil {
+				w.permit.Release()
+				continue
+			}
+			refused++
+			if le := limitErr(t, w.err); le.Cause == heed.CauseNone || le.Wait != w.at || w.at != 15*time.Second {
+				t.Errorf("after %v: %#v", w.at, le)
+			}
+		}
+		if refused < 2 {
+			t.Errorf("%d refused, want several", refused)
+		}
+	})
+}

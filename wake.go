@@ -293,11 +293,16 @@ func (p *partition) refuseLate(now time.Time, w *waiter, v *verdict) bool {
 		p.refuse(w, 0, obstacle{CausePolicy, s.policy.Name}, ReasonCost)
 		return true
 	}
-	late := w.misses(v.at)
-	if late {
+	switch {
+	case !w.misses(v.at):
+		return false
+	case v.at.After(now):
 		p.refuse(w, v.at.Sub(now), v.last, w.tooLate())
+	default: // its deadline is this very instant
+		p.leave(w)
+		w.resolve(nil, w.expired(now, w.tooLate()))
 	}
-	return late
+	return true
 }
 
 // limitWaits has those waiting keep to a MaxWait that has changed.
