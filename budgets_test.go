@@ -489,24 +489,32 @@ func TestMethodLimitsHoldTheirOwnMethod(t *testing.T) {
 
 // One policy that is seen with several partition keys is a quota for each.
 func TestPartitionKeysAreBudgets(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRegistry(t, heed.Config{})
-		for _, a := range []struct{ path, policy, limit string }{
-			{"/a", `"p";q=10;w=60;pk=:QQ==:`, `"p";r=5;t=30;pk=:QQ==:`},
-			{"/b", `"p";q=10;w=60;pk=:Qg==:`, `"p";r=5;t=30;pk=:Qg==:`},
-			{"/a", `"p";q=10;w=60;pk=:QQ==:`, `"p";r=0;t=30;pk=:QQ==:`},
-		} {
-			pm := acquire(t, r, request(example+a.path))
-			pm.Observe(answer(200, "RateLimit-Policy", a.policy, "RateLimit", a.limit))
-			pm.Release()
-		}
-		if d := r.Check(request(example + "/a")); d.Allowed || d.Wait != 30*time.Second {
-			t.Errorf("Check of what shares the exhausted key = %+v, want a wait of 30s", d)
-		}
-		if d := r.Check(request(example + "/b")); !d.Allowed || d.Remaining != 5 {
-			t.Errorf("Check of the other = %+v, want that it goes, 5 left", d)
-		}
-	})
+	for name, keys := range map[string][2]string{"letters": {"QQ==", "Qg=="}, "any bytes": {"AAECAA==", "AAECAQ=="}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRegistry(t, heed.Config{})
+				for _, a := range []struct {
+					path, key string
+					left      int
+				}{{"/a", keys[0], 5}, {"/b", keys[1], 5}, {"/a", keys[0], 0}} {
+					pm := acquire(t, r, request(example+a.path))
+					pm.Observe(answer(200, keyed(a.key, a.left)...))
+					pm.Release()
+				}
+				if d := r.Check(request(example + "/a")); d.Allowed || d.Wait != 30*time.Second {
+					t.Errorf("Check of what shares the exhausted key = %+v, want a wait of 30s", d)
+				}
+				if d := r.Check(request(example + "/b")); !d.Allowed || d.Remaining != 5 {
+					t.Errorf("Check of the other = %+v, want that it goes, 5 left", d)
+				}
+			})
+		})
+	}
+}
+
+// keyed are the fields of a policy with a partition key.
+func keyed(key string, left int) []string {
+	return []string{"RateLimit-Policy", fmt.Sprintf(`"p";q=10;w=60;pk=:%s:`, key), "RateLimit", fmt.Sprintf(`"p";r=%d;t=30;pk=:%s:`, left, key)}
 }
 
 // As long as there is but one key it says whose quota it is, not what for.
