@@ -517,6 +517,37 @@ func keyed(key string, left int) []string {
 	return []string{"RateLimit-Policy", fmt.Sprintf(`"p";q=10;w=60;pk=:%s:`, key), "RateLimit", fmt.Sprintf(`"p";r=%d;t=30;pk=:%s:`, left, key)}
 }
 
+// What others like it are counted in meanwhile does not let a refused request
+// go before its own budget does.
+func TestRefusedRequestWaitsForTheBudgetThatRefusedIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var began, again time.Time
+		tr := &heed.Transport{Registry: newRegistry(t, heed.Config{Default: unsmoothed}), Base: baseFunc(func(req *http.Request) (*http.Response, error) {
+			switch {
+			case req.URL.RawQuery != "refused":
+				time.Sleep(time.Second)
+				return answer(200, keyed(req.URL.RawQuery, 5)...), nil
+			case began.IsZero():
+				began = time.Now()
+				return answer(429, keyed("QQ==", 0)...), nil
+			}
+			again = time.Now()
+			return answer(200, keyed("QQ==", 9)...), nil
+		})}
+		for _, key := range []string{"QQ==", "Qg=="} {
+			fetch(t, tr, example+"/?"+key)
+		}
+		var all sync.WaitGroup
+		send(t, tr, &all, 1, example+"/?Qg==") // is answered once the other has been refused
+		synctest.Wait()
+		send(t, tr, &all, 1, example+"/?refused")
+		all.Wait()
+		if wait := again.Sub(began); wait < 30*time.Second {
+			t.Errorf("tried again after %v, want no sooner than 30s", wait)
+		}
+	})
+}
+
 // As long as there is but one key it says whose quota it is, not what for.
 func TestOnePartitionKeyHoldsAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

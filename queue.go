@@ -188,6 +188,7 @@ type ask struct {
 	deadline  time.Time     // the earlier of that and Limits.MaxWait's; zero: none
 	maxWait   bool          // the deadline is Limits.MaxWait's
 	lane      *lane         // of the budgets it is counted in; nil: none known
+	budgets   string        // the key of that lane, as the answer that has it tried again named it; "": as its like are counted
 	inLine    func()        // what to do once it is put in line; nil: nothing
 }
 
