@@ -409,11 +409,45 @@ func TestDeadlinesBehindAnAbsurdWindowAreJudgedByThoseWhoGoToSee(t *testing.T) {
 	})
 }
 
+// Who waits in another partition for more than what all wait for is not sure to go first.
+func TestDeadlinesAreNotJudgedByThoseWhoWaitForMore(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		met  bool
+		ctx  func(context.Context) context.Context // of those in the other partition
+		at   time.Duration
+	}{
+		{"for a scout", false, func(ctx context.Context) context.Context { return ctx }, 400 * time.Millisecond},
+		{"for a longer interval", true, func(ctx context.Context) context.Context { return heed.WithMinInterval(ctx, time.Minute) }, 200 * time.Millisecond},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRegistry(t, heed.Config{})
+				defer r.Close()
+				if tc.met {
+					meet(t, r, example)
+				}
+				r.SetLimits("*", heed.Limits{MinInterval: 200 * time.Millisecond})
+				done(acquire(t, r, request(example, "X-Api-Key", "other")))
+				for range 10 {
+					start(tc.ctx(t.Context()), r, request(example))
+				}
+				w := startWithin(t, r, time.Second, "X-Api-Key", "mine")
+				time.Sleep(time.Second)
+				synctest.Wait()
+				if w.err != nil || !w.done() || w.at != tc.at {
+					t.Errorf("after %v: %v; want it to go after %v", w.at, w.err, tc.at)
+				}
+			})
+		})
+	}
+}
+
 // startWithin starts a request with a deadline.
-func startWithin(t *testing.T, r *heed.Registry, d time.Duration) *waiting {
+func startWithin(t *testing.T, r *heed.Registry, d time.Duration, header ...string) *waiting {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
-	return start(ctx, r, request(example))
+	return start(ctx, r, request(example, header...))
 }
 
 // Who waits behind others as the deadline comes learns what held it.

@@ -38,7 +38,8 @@ type queue struct {
 	lines     [3]line // by falling priority
 	len       int
 	deadlines int // of those waiting, how many have one
-	priced    int // of those waiting, how many set a cost of their own
+	priced    int // of those waiting, how many set a cost of their own …
+	spaced    int // … or an interval
 }
 
 // A line is the waiters of one priority, in the order of their numbers.
@@ -96,6 +97,9 @@ func (q *queue) count(w *waiter, n int) {
 	}
 	if w.charged {
 		q.priced += n
+	}
+	if w.opts.minInterval > 0 {
+		q.spaced += n
 	}
 }
 
