@@ -1,6 +1,7 @@
 package heed
 
 import (
+	"encoding/base64"
 	"slices"
 	"strings"
 	"time"
@@ -9,6 +10,12 @@ import (
 // pkSep stands between a policy's name and its partition key, in the name heed
 // gives the budget.
 const pkSep = "\x01"
+
+// keyedBucket is the name heed gives the budget of a policy and a partition key: any
+// bytes, also those that stand between names.
+func keyedBucket(policy, key string) string {
+	return policy + pkSep + base64.RawStdEncoding.EncodeToString([]byte(key))
+}
 
 // bucketOf returns the budget in which an answer to pm's request counts a
 // policy; "": one that is not known to be for some requests only.
@@ -33,7 +40,7 @@ func (p *partition) bucketNamed(pm *Permit, a *Announcement, policy, key string)
 	split := false
 	for _, s := range p.slots {
 		if s.source == SourceAnnounced && s.policy.Name == policy && s.policy.PartitionKey != "" && s.policy.PartitionKey != key {
-			s.bucketName = policy + pkSep + s.policy.PartitionKey
+			s.bucketName = keyedBucket(policy, s.policy.PartitionKey)
 			split = true
 		}
 	}
@@ -41,9 +48,9 @@ func (p *partition) bucketNamed(pm *Permit, a *Announcement, policy, key string)
 		return ""
 	}
 	if s := p.slot(SourceAnnounced, policy, key, ""); s != nil && s.bucketName == "" {
-		s.bucketName = policy + pkSep + key
+		s.bucketName = keyedBucket(policy, key)
 	}
-	return policy + pkSep + key
+	return keyedBucket(policy, key)
 }
 
 // slotIn returns the slot of a budget's announced policy, nil where there is

@@ -489,22 +489,61 @@ func TestMethodLimitsHoldTheirOwnMethod(t *testing.T) {
 
 // One policy that is seen with several partition keys is a quota for each.
 func TestPartitionKeysAreBudgets(t *testing.T) {
+	for name, keys := range map[string][2]string{"letters": {"QQ==", "Qg=="}, "any bytes": {"AAECAA==", "AAECAQ=="}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRegistry(t, heed.Config{})
+				for _, a := range []struct {
+					path, key string
+					left      int
+				}{{"/a", keys[0], 5}, {"/b", keys[1], 5}, {"/a", keys[0], 0}} {
+					pm := acquire(t, r, request(example+a.path))
+					pm.Observe(answer(200, keyed(a.key, a.left)...))
+					pm.Release()
+				}
+				if d := r.Check(request(example + "/a")); d.Allowed || d.Wait != 30*time.Second {
+					t.Errorf("Check of what shares the exhausted key = %+v, want a wait of 30s", d)
+				}
+				if d := r.Check(request(example + "/b")); !d.Allowed || d.Remaining != 5 {
+					t.Errorf("Check of the other = %+v, want that it goes, 5 left", d)
+				}
+			})
+		})
+	}
+}
+
+// keyed are the fields of a policy with a partition key.
+func keyed(key string, left int) []string {
+	return []string{"RateLimit-Policy", fmt.Sprintf(`"p";q=10;w=60;pk=:%s:`, key), "RateLimit", fmt.Sprintf(`"p";r=%d;t=30;pk=:%s:`, left, key)}
+}
+
+// What others like it are counted in meanwhile does not let a refused request
+// go before its own budget does.
+func TestRefusedRequestWaitsForTheBudgetThatRefusedIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRegistry(t, heed.Config{})
-		for _, a := range []struct{ path, policy, limit string }{
-			{"/a", `"p";q=10;w=60;pk=:QQ==:`, `"p";r=5;t=30;pk=:QQ==:`},
-			{"/b", `"p";q=10;w=60;pk=:Qg==:`, `"p";r=5;t=30;pk=:Qg==:`},
-			{"/a", `"p";q=10;w=60;pk=:QQ==:`, `"p";r=0;t=30;pk=:QQ==:`},
-		} {
-			pm := acquire(t, r, request(example+a.path))
-			pm.Observe(answer(200, "RateLimit-Policy", a.policy, "RateLimit", a.limit))
-			pm.Release()
+		var began, again time.Time
+		tr := &heed.Transport{Registry: newRegistry(t, heed.Config{Default: unsmoothed}), Base: baseFunc(func(req *http.Request) (*http.Response, error) {
+			switch {
+			case req.URL.RawQuery != "refused":
+				time.Sleep(time.Second)
+				return answer(200, keyed(req.URL.RawQuery, 5)...), nil
+			case began.IsZero():
+				began = time.Now()
+				return answer(429, keyed("QQ==", 0)...), nil
+			}
+			again = time.Now()
+			return answer(200, keyed("QQ==", 9)...), nil
+		})}
+		for _, key := range []string{"QQ==", "Qg=="} {
+			fetch(t, tr, example+"/?"+key)
 		}
-		if d := r.Check(request(example + "/a")); d.Allowed || d.Wait != 30*time.Second {
-			t.Errorf("Check of what shares the exhausted key = %+v, want a wait of 30s", d)
-		}
-		if d := r.Check(request(example + "/b")); !d.Allowed || d.Remaining != 5 {
-			t.Errorf("Check of the other = %+v, want that it goes, 5 left", d)
+		var all sync.WaitGroup
+		send(t, tr, &all, 1, example+"/?Qg==") // is answered once the other has been refused
+		synctest.Wait()
+		send(t, tr, &all, 1, example+"/?refused")
+		all.Wait()
+		if wait := again.Sub(began); wait < 30*time.Second {
+			t.Errorf("tried again after %v, want no sooner than 30s", wait)
 		}
 	})
 }

@@ -377,3 +377,104 @@ func TestDeadlineOutOfReachAfterAPauseIsToldWhenThePauseEnds(t *testing.T) {
 		}
 	})
 }
+
+// One at a time goes to see where a window is longer than anyone is made to wait: those
+// behind are not refused for the window, but for the time it takes those before them.
+func TestDeadlinesBehindAnAbsurdWindowAreJudgedByThoseWhoGoToSee(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{})
+		one(t, r, 200, "RateLimit-Policy", `"p";q=1;w=999999999`, "RateLimit", `"p";r=0;t=999999999`)
+		first := start(t.Context(), r, request(example))
+		second := startWithin(t, r, 3*time.Hour)
+		if second.done() {
+			t.Fatalf("refused, though it may go in two hours at the latest: %v", second.err)
+		}
+		third := startWithin(t, r, 150*time.Minute)
+		if le := limitErr(t, third.err); third.at != 0 || le.Reason != heed.ReasonDeadline || le.Policy != "p" || le.Wait < 2*time.Hour || le.Wait > 4*time.Hour {
+			t.Errorf("the third: after %v %#v", third.at, le)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if !first.done() || second.done() {
+			t.Fatalf("an hour later: first %v, second %v", first.done(), second.done())
+		}
+		first.permit.Observe(answer(429, "RateLimit-Policy", `"p";q=1;w=999999999`, "RateLimit", `"p";r=0;t=999999999`))
+		first.permit.Release()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if !second.done() || second.err != nil {
+			t.Fatalf("another hour later, the second: %v", second.err)
+		}
+		second.permit.Release()
+	})
+}
+
+// Who waits in another partition for more than what all wait for is not sure to go first.
+func TestDeadlinesAreNotJudgedByThoseWhoWaitForMore(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		met  bool
+		ctx  func(context.Context) context.Context // of those in the other partition
+		at   time.Duration
+	}{
+		{"for a scout", false, func(ctx context.Context) context.Context { return ctx }, 400 * time.Millisecond},
+		{"for a longer interval", true, func(ctx context.Context) context.Context { return heed.WithMinInterval(ctx, time.Minute) }, 200 * time.Millisecond},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRegistry(t, heed.Config{})
+				defer r.Close()
+				if tc.met {
+					meet(t, r, example)
+				}
+				r.SetLimits("*", heed.Limits{MinInterval: 200 * time.Millisecond})
+				done(acquire(t, r, request(example, "X-Api-Key", "other")))
+				for range 10 {
+					start(tc.ctx(t.Context()), r, request(example))
+				}
+				w := startWithin(t, r, time.Second, "X-Api-Key", "mine")
+				time.Sleep(time.Second)
+				synctest.Wait()
+				if w.err != nil || !w.done() || w.at != tc.at {
+					t.Errorf("after %v: %v; want it to go after %v", w.at, w.err, tc.at)
+				}
+			})
+		})
+	}
+}
+
+// startWithin starts a request with a deadline.
+func startWithin(t *testing.T, r *heed.Registry, d time.Duration, header ...string) *waiting {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return start(ctx, r, request(example, header...))
+}
+
+// Who waits behind others as the deadline comes learns what held it.
+func TestDeadlineThatComesInLineNamesWhatHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{})
+		defer r.Close()
+		one(t, r, 200, "RateLimit-Policy", `"p";q=10;w=10`, "RateLimit", `"p";r=0;t=10`)
+		var ws []*waiting
+		for range 10 {
+			ws = append(ws, startWithin(t, r, 15*time.Second))
+		}
+		time.Sleep(15 * time.Second) // nobody answers the one that goes to see
+		synctest.Wait()
+		refused := 0
+		for _, w := range ws {
+			if w.err == nil {
+				w.permit.Release()
+				continue
+			}
+			refused++
+			if le := limitErr(t, w.err); le.Cause == heed.CauseNone || le.Wait != w.at || w.at != 15*time.Second {
+				t.Errorf("after %v: %#v", w.at, le)
+			}
+		}
+		if refused < 2 {
+			t.Errorf("%d refused, want several", refused)
+		}
+	})
+}

@@ -115,6 +115,8 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 		at, known := s.free(now, n, pl.n == 0 && q.len > 1)
 		if pl.n == 0 {
 			at, known = p.dare(now, s, at, known, &v)
+		} else {
+			at = s.probes(at, pl.n, o.limits.MaxRetryAfter)
 		}
 		if known {
 			v.hold(at, CausePolicy, s.policy.Name)
@@ -263,11 +265,15 @@ func (p *partition) others(now time.Time, a *ask) int {
 		if q == p || q.queued() == 0 || q.pause.holds(now) || q.smoother.limiter != nil || !q.cap.free(q.unanswered) {
 			continue
 		}
-		if _, ok := q.opening.free(now, q.patience()); !ok {
+		sure, inTurn := math.MaxInt, p.origin.limits.MinPause > 0
+		if !inTurn { // else each is answered before the next one goes
+			sure = q.opening.sure(now, q.patience())
+		}
+		if sure == 0 || len(q.slots) > 0 && p.origin.limits.Smoothing.always() {
 			continue
 		}
 		q.queues(func(l *lane, line *queue) {
-			if line.len == 0 || l != nil && l.held(now, q.patience()) {
+			if line.len == 0 || line.spaced > 0 || l != nil && l.held(now, q.patience()) {
 				return
 			}
 			room := int64(math.MaxInt64)
@@ -276,9 +282,15 @@ func (p *partition) others(now time.Time, a *ask) int {
 					room = min(room, s.remaining(now))
 				}
 			}
-			if ahead, units := line.ahead(a); units <= room {
-				n += ahead
+			ahead, units := line.ahead(a)
+			if units > room {
+				return
 			}
+			if ahead = min(ahead, sure); l != nil && !inTurn {
+				ahead = min(ahead, l.opening.sure(now, q.patience()))
+			}
+			n += ahead
+			sure -= ahead
 		})
 	}
 	return n
@@ -299,6 +311,9 @@ func (p *partition) cost(s *slot, a *ask) int64 {
 
 // impossible returns the concurrency limit that a can never fit into.
 func (p *partition) impossible(a *ask) *slot {
+	if !a.charged { // one at a time always fits
+		return nil
+	}
 	for _, s := range p.slots {
 		if s.policy.Unit == UnitConcurrentRequests && s.holds(a.lane) && s.policy.Quota > 0 && p.cost(s, a) > s.policy.Quota {
 			return s

@@ -46,8 +46,11 @@ func (l *lane) held(now time.Time, patience time.Duration) bool {
 // laneOf returns the lane of a request.
 func (p *partition) laneOf(now time.Time, a *ask) *lane {
 	t := p.origin.routes
-	if t == nil {
+	switch {
+	case t == nil:
 		return nil
+	case a.budgets != "": // what others like it are counted in meanwhile is not what refused it
+		return p.lane(now, a.budgets)
 	}
 	var buf [longestPath]byte
 	route := appendRoute(buf[:0], a.method(), a.path)

@@ -1,6 +1,9 @@
 package heed
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // An opening lets few requests go unanswered at first and more as answers
 // come back well: one ahead on first contact with an origin, after a pause
@@ -74,6 +77,17 @@ func (o *opening) free(now time.Time, patience time.Duration) (time.Time, bool) 
 		return at, false
 	}
 	return now, true
+}
+
+// sure is how many more requests may go before an answer comes.
+func (o *opening) sure(now time.Time, patience time.Duration) int {
+	switch _, ok := o.free(now, patience); {
+	case o.limit == 0:
+		return math.MaxInt
+	case !ok:
+		return 0
+	}
+	return max(o.limit-o.flying, 1)
 }
 
 // take counts a request that goes now; the serial it returns goes with it.

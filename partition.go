@@ -2,6 +2,7 @@ package heed
 
 import (
 	"cmp"
+	"encoding/base64"
 	"hash/maphash"
 	"net/http"
 	"strings"
@@ -21,7 +22,9 @@ func credentialOf(req *http.Request) string {
 		return credentialOfAuthorization(v[0])
 	}
 	if req.URL != nil && req.URL.User != nil {
-		return req.URL.User.String() // what http.Client makes Basic credentials of
+		u := req.URL.User // what http.Client makes Basic credentials of
+		password, _ := u.Password()
+		return base64.StdEncoding.EncodeToString([]byte(u.Username() + ":" + password))
 	}
 	for _, name := range keyHeaders {
 		if v := h[name]; len(v) > 0 && v[0] != "" {

@@ -82,6 +82,9 @@ func TestUserinfoIsACredential(t *testing.T) {
 	for _, u := range []string{"https://a:b@api.example.org", "https://a:c@api.example.org", "https://api.example.org", "https://a:b@api.example.org/x"} {
 		acquire(t, r, request(u)).Release()
 	}
+	sent := request(example) // what http.Client makes of it
+	sent.SetBasicAuth("a", "b")
+	acquire(t, r, sent).Release()
 	if n := len(r.Snapshot()[0].Partitions); n != 3 {
 		t.Errorf("%d partitions, want 3", n)
 	}

@@ -79,7 +79,7 @@ func backoffWait(n int, least, most time.Duration) time.Duration {
 		}
 		d *= 2
 	}
-	d = min(d, most)
+	d = min(d, most, ages)
 	return d + jitter(d/10)
 }
 

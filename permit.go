@@ -36,6 +36,7 @@ type Permit struct {
 	listening *int      // counts it among those whose bodies are being looked at; nil: it is not
 	doubted   bool      // sent during a pause, to see whether another path is refused too
 	retryAt   time.Time // refused without a hint: its own next try is not before this
+	budgets   string    // refused: the key of the lane of those that its answer named; "": none
 
 	older, younger *Permit // in the partition's flights
 
@@ -254,6 +255,17 @@ func (pm *Permit) ownRetryAt() time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return pm.retryAt
+}
+
+// namedBudgets is the key of the lane of the budgets that its refusal named; "": none.
+func (pm *Permit) namedBudgets() string {
+	if pm.p == nil {
+		return ""
+	}
+	o := pm.p.origin
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return pm.budgets
 }
 
 // limits are what the user asks for the permit's origin.

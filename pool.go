@@ -129,7 +129,7 @@ func (p *Pool) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		out.permit.Release() // the next attempt must not wait for the slot of this one
 		a := out.another(attempt)
-		tok.notBefore = out.permit.ownRetryAt()
+		tok.notBefore, tok.budgets = out.permit.ownRetryAt(), a.budgets
 		var next *token
 		if next, pm = p.withRoom(tokens, a); pm == nil {
 			if next, pm, err = p.soonest(tokens, a); err != nil {
@@ -179,6 +179,7 @@ type token struct {
 	req       *http.Request // with the token on it
 	said      Decision
 	notBefore time.Time // it was refused: its own wait before another try; zero: none
+	budgets   string    // … and the budgets the refusal named
 }
 
 // begin gets leave to send req with the best of its tokens.
@@ -246,6 +247,7 @@ func (p *Pool) withRoom(tokens []*token, a ask) (*token, *Permit) {
 	p.turn.Add(1)
 	slices.SortStableFunc(free, func(a, b *token) int { return cmp.Compare(b.room(), a.room()) })
 	for _, tok := range free {
+		a.budgets = tok.budgets
 		if pm, err := r.acquire(NoWait(tok.req.Context()), tok.req, a); err == nil {
 			return tok, pm
 		} // else another request has taken what was left
@@ -292,7 +294,7 @@ func (p *Pool) soonest(tokens []*token, a ask) (tok *token, pm *Permit, err erro
 	}()
 	a.inLine = nil
 	for _, tok := range tokens {
-		a.notBefore = tok.notBefore
+		a.notBefore, a.budgets = tok.notBefore, tok.budgets
 		var w *waiter
 		w, pm, err = r.begin(tok.req.Context(), tok.req, a)
 		switch {

@@ -38,7 +38,8 @@ type queue struct {
 	lines     [3]line // by falling priority
 	len       int
 	deadlines int // of those waiting, how many have one
-	priced    int // of those waiting, how many set a cost of their own
+	priced    int // of those waiting, how many set a cost of their own …
+	spaced    int // … or an interval
 }
 
 // A line is the waiters of one priority, in the order of their numbers.
@@ -96,6 +97,9 @@ func (q *queue) count(w *waiter, n int) {
 	}
 	if w.charged {
 		q.priced += n
+	}
+	if w.opts.minInterval > 0 {
+		q.spaced += n
 	}
 }
 
@@ -188,6 +192,7 @@ type ask struct {
 	deadline  time.Time     // the earlier of that and Limits.MaxWait's; zero: none
 	maxWait   bool          // the deadline is Limits.MaxWait's
 	lane      *lane         // of the budgets it is counted in; nil: none known
+	budgets   string        // the key of that lane, as the answer that has it tried again named it; "": as its like are counted
 	inLine    func()        // what to do once it is put in line; nil: nothing
 }
 

@@ -257,6 +257,49 @@ func TestCostAboveTheQuotaTakesItOnce(t *testing.T) {
 	})
 }
 
+// A cap that is lowered below what a request in line costs would have it wait
+// for ever, and all behind it.
+func TestCapLoweredBelowTheCostOfOneInLineHoldsNobody(t *testing.T) {
+	slots := func(n int64) heed.Limits {
+		return heed.Limits{Policies: []heed.Policy{{Name: "c", Quota: n, Unit: heed.UnitConcurrentRequests}}}
+	}
+	for name, lower := range map[string]func(*heed.Registry, *heed.Permit){
+		"by the user": func(r *heed.Registry, _ *heed.Permit) { r.SetLimits(example, slots(3)) },
+		"by the origin": func(_ *heed.Registry, pm *heed.Permit) {
+			pm.Observe(answer(200, "RateLimit-Policy", `"c";q=3;qu="concurrent-requests"`))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRegistry(t, heed.Config{Default: slots(5)})
+				defer r.Close()
+				meet(t, r, example)
+				first, second := acquire(t, r, request(example)), acquire(t, r, request(example))
+				before := start(heed.WithCost(t.Context(), heed.UnitConcurrentRequests, 4), r, request(example))
+				dear := start(heed.WithCost(t.Context(), heed.UnitConcurrentRequests, 4), r, request(example))
+				behind := start(t.Context(), r, request(example))
+				lower(r, first)
+				synctest.Wait()
+				for _, w := range []*waiting{before, dear} {
+					if !w.done() {
+						t.Fatal("one that costs more than the cap still waits")
+					}
+					if le := limitErr(t, w.err); le.Reason != heed.ReasonCost || le.Cause != heed.CausePolicy || le.Policy != "c" {
+						t.Errorf("refused with %#v", le)
+					}
+				}
+				first.Release()
+				second.Release()
+				synctest.Wait()
+				if !behind.done() || behind.err != nil {
+					t.Fatalf("the one behind them: %v", behind.err)
+				}
+				behind.permit.Release()
+			})
+		})
+	}
+}
+
 // The cost that was set is for the origin the request was for, not for those
 // it is redirected to.
 func TestCostIsForTheFirstOrigin(t *testing.T) {

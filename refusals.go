@@ -15,6 +15,9 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 	if whole {
 		b = &o.backoff
 	}
+	if l != nil {
+		pm.budgets = l.key
+	}
 	counted := p.laneNow(pm, l)
 	if whole || !p.scoped(pm, a, l) {
 		l = nil

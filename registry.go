@@ -95,7 +95,8 @@ func (r *Registry) init() {
 // Acquire waits until req may be sent without breaking a limit of its origin
 // and returns leave to send it. Of req it looks at the URL and the header
 // alone. What ctx holds decides how it waits: its cancellation and deadline,
-// and [NoWait], [WithCost], [WithPriority], [WithMinInterval], [WithTrace].
+// and [NoWait], [WithCost], [WithPriority], [WithMinInterval], [WithTrace]; with
+// [Bypass] it does not wait, and the permit counts nothing.
 //
 // Where the request would have to wait longer than ctx or the limits allow,
 // the error is a [*LimitError], at once. Where ctx is cancelled while it
@@ -139,10 +140,12 @@ func (r *Registry) begin(ctx context.Context, req *http.Request, a ask) (w *wait
 		return nil, nil, context.Cause(ctx)
 	}
 	r.init()
+	if a.opts = optionsOf(ctx); a.opts.bypass {
+		return nil, &Permit{}, nil
+	}
 	if a.number == 0 {
 		a.number = r.number.Add(1)
 	}
-	a.opts = optionsOf(ctx)
 	a.arrived = time.Now()
 	p := r.enter(req, &a)
 	w, pm, err = p.ask(ctx, &a)
@@ -175,6 +178,9 @@ func (o *origin) flush() {
 func (r *Registry) Check(req *http.Request) Decision {
 	r.init()
 	a := ask{opts: optionsOf(req.Context()), number: math.MaxUint64, arrived: time.Now()}
+	if a.opts.bypass {
+		return Decision{Allowed: true, Remaining: -1}
+	}
 	p := r.enter(req, &a)
 	o := p.origin
 	if o.limits.Unlimited {

@@ -172,7 +172,8 @@ func (r *tries) RoundTrip(*http.Request) (*http.Response, error) {
 
 // another is what the request asks for that is tried again after out.
 func (out *outcome) another(attempt int) ask {
-	a := ask{attempt: attempt, number: out.permit.number, spent: out.permit.spent + out.permit.waited, inLine: out.hold}
+	pm := out.permit
+	a := ask{attempt: attempt, number: pm.number, spent: pm.spent + pm.waited, budgets: pm.namedBudgets(), inLine: out.hold}
 	if out.resp != nil {
 		a.status = out.resp.StatusCode
 	}

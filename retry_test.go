@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"os"
 	"os/exec"
@@ -733,6 +734,24 @@ func TestBackoffEndsAtItsLongest(t *testing.T) {
 			if gap := base.gaps()[i]; !within(gap, want) {
 				t.Errorf("waited %v", base.gaps())
 			}
+		}
+	})
+}
+
+// The longest backoff there is, and its jitter, is none that has passed already.
+func TestLongestBackoffThereIsHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		base := &script{answers: []string{"429"}}
+		tr := quiet(t, base, heed.Limits{MinBackoff: math.MaxInt64})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if status, _ := sendOne(t, tr, get(ctx, site)); status != 429 || len(base.gaps()) > 0 {
+			t.Errorf("status %d, tried again after %v", status, base.gaps())
+		}
+		if _, err := tr.RoundTrip(get(heed.NoWait(ctx), site)); err == nil {
+			t.Error("the partition is not held")
+		} else if le := limitErr(t, err); le.Cause != heed.CausePause || le.Wait < time.Hour {
+			t.Errorf("refused with %#v", le)
 		}
 	})
 }

@@ -247,6 +247,18 @@ func (s *slot) probe(at time.Time, most time.Duration) (time.Time, bool) {
 	return at, true
 }
 
+// probes is when a request behind n others goes at the latest that could go at an
+// instant: each of them has gone to see by then.
+func (s *slot) probes(at time.Time, n int, most time.Duration) time.Time {
+	if s.terms.Window <= most { // nobody has to: it holds for no longer
+		return at
+	}
+	if first, _ := s.probe(at, most); first.Before(at) {
+		return soonest(at, first.Add(times(int64(n), most)))
+	}
+	return at
+}
+
 // counting returns for how long the origin may count a request that is not answered, as far
 // as it is waited for; most is the longest wait for anything an origin says. false: as long as
 // the request lasts.

@@ -908,6 +908,18 @@ func TestBypassPassesUntouched(t *testing.T) {
 		if after := fmt.Sprint(tr.Registry.Snapshot()); after != before {
 			t.Errorf("before %s\nafter  %s", before, after)
 		}
+		if d := tr.Registry.Check(get(heed.Bypass(t.Context()), site)); !d.Allowed || d.Wait != 0 {
+			t.Errorf("Check: %+v", d)
+		}
+		pm, err := tr.Registry.Acquire(heed.Bypass(t.Context()), get(t.Context(), site))
+		if err != nil || time.Since(began) != 0 {
+			t.Fatalf("Acquire: %v after %v", err, time.Since(began))
+		}
+		pm.Observe(answer(429, "Retry-After", "60"))
+		pm.Release()
+		if after := fmt.Sprint(tr.Registry.Snapshot()); after != before {
+			t.Errorf("a permit that bypasses: before %s\nafter  %s", before, after)
+		}
 	})
 }
 

@@ -243,19 +243,19 @@ func (p *partition) nextParked() time.Time {
 }
 
 // settleDeadlines refuses, where something has changed, those waiting that
-// can no longer start in time.
+// can no longer start in time, or at all.
 func (p *partition) settleDeadlines(now time.Time) {
 	if !p.news {
 		return
 	}
 	p.news = false
-	deadlines := 0
-	p.queues(func(_ *lane, q *queue) { deadlines += q.deadlines })
-	if deadlines == 0 && len(p.parked) == 0 {
+	limited := 0
+	p.queues(func(_ *lane, q *queue) { limited += q.deadlines + q.priced })
+	if limited == 0 && len(p.parked) == 0 {
 		return
 	}
 	settle := func(w *waiter, pl *place) (left bool) {
-		if w.deadline.IsZero() {
+		if w.deadline.IsZero() && !w.charged {
 			return false
 		}
 		v := p.judge(now, &w.ask, pl)
@@ -286,14 +286,23 @@ func (p *partition) refuse(w *waiter, wait time.Duration, by obstacle, why Reaso
 	w.resolve(nil, p.refusal(wait, by, why))
 }
 
-// refuseLate refuses one in line where it turns out that it cannot start in time, and reports
-// whether it did.
+// refuseLate refuses one in line where it turns out that it cannot start in time, or costs more
+// than a cap that was lowered meanwhile will ever give. It reports whether it did.
 func (p *partition) refuseLate(now time.Time, w *waiter, v *verdict) bool {
-	late := w.misses(v.at)
-	if late {
-		p.refuse(w, v.at.Sub(now), v.last, w.tooLate())
+	if s := p.impossible(&w.ask); s != nil {
+		p.refuse(w, 0, obstacle{CausePolicy, s.policy.Name}, ReasonCost)
+		return true
 	}
-	return late
+	switch {
+	case !w.misses(v.at):
+		return false
+	case v.at.After(now):
+		p.refuse(w, v.at.Sub(now), v.last, w.tooLate())
+	default: // its deadline is this very instant
+		p.leave(w)
+		w.resolve(nil, w.expired(now, w.tooLate()))
+	}
+	return true
 }
 
 // limitWaits has those waiting keep to a MaxWait that has changed.
