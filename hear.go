@@ -39,6 +39,9 @@ func (p *partition) hear(now time.Time, pm *Permit, status int, a *Announcement)
 				}
 			}
 		}
+		if a.Cached {
+			pm.unspread(now)
+		}
 		p.fade(now)
 	}
 	if a.Reduced {

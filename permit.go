@@ -206,6 +206,9 @@ func (pm *Permit) end(unsent bool) {
 			c.slot.over(now, pm.start, c, bytes, exact)
 		}
 	}
+	if unsent {
+		pm.unspread(now)
+	}
 	pm.endShared(unsent)
 	p.inFlight.remove(pm)
 	o.inFlight--
@@ -221,6 +224,16 @@ func (pm *Permit) end(unsent bool) {
 	}
 	p.touch(now)
 	p.wake(now)
+}
+
+// unspread gives back what the permit's request took of what is spread over a
+// window, where it was not sent, or cost nothing.
+func (pm *Permit) unspread(now time.Time) {
+	n := costOf(pm.costs, UnitRequests, 1)
+	pm.p.smoother.refund(now, n)
+	if pm.lane != nil {
+		pm.lane.smoother.refund(now, n)
+	}
 }
 
 // free reports whether its request was said to cost nothing of a unit.

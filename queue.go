@@ -231,11 +231,17 @@ func (a *ask) units() int64 { return a.cost(UnitRequests, 1) }
 
 // cost is what the ask costs in a unit for which no cost set means usual.
 func (a *ask) cost(u Unit, usual int64) int64 {
-	if a.charged {
-		for _, c := range a.opts.costs {
-			if c.unit == u {
-				return c.n
-			}
+	if !a.charged {
+		return usual
+	}
+	return costOf(a.opts.costs, u, usual)
+}
+
+// costOf is the cost set in a unit, usual where none is.
+func costOf(costs []cost, u Unit, usual int64) int64 {
+	for _, c := range costs {
+		if c.unit == u {
+			return c.n
 		}
 	}
 	return usual

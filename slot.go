@@ -323,6 +323,7 @@ func (s *slot) refund(now time.Time, c *charge) {
 		return
 	}
 	c.settled = true
+	s.demand.drop(now, c.n, s.span(now))
 	switch {
 	case s.policy.Unit == UnitConcurrentRequests:
 	case s.bucket != nil:

@@ -37,6 +37,14 @@ func (d *demand) roll(now time.Time, span time.Duration) {
 	}
 }
 
+// drop uncounts n that turned out not to be wanted of the policy.
+func (d *demand) drop(now time.Time, n int64, span time.Duration) {
+	d.roll(now, span)
+	recent := min(n, d.now)
+	d.now -= recent
+	d.last = max(d.last-(n-recent), 0)
+}
+
 // over returns how much is wanted in a span of time to come at the present pace.
 func (d *demand) over(now time.Time, span, ahead time.Duration) float64 {
 	d.roll(now, span)
@@ -216,5 +224,12 @@ func (m *smoother) free(now time.Time, n int64) time.Time {
 func (m *smoother) take(now time.Time, n int64) {
 	if m.limiter != nil && n > 0 {
 		m.limiter.AllowN(now, int(min(n, int64(m.limiter.Burst()))))
+	}
+}
+
+// refund undoes take.
+func (m *smoother) refund(now time.Time, n int64) {
+	if m.limiter != nil && n > 0 {
+		m.limiter.AllowN(now, -int(min(n, int64(m.limiter.Burst())))) // never above the burst
 	}
 }

@@ -87,6 +87,49 @@ func TestCancelledPermitLeavesNoInterval(t *testing.T) {
 }
 
 // In every window of its length, as the origin sees arrivals.
+// 2500 requests that cost nothing of a quota of 1000 an hour, each over after 10 ms.
+func TestWhatCostsNothingIsNotSpread(t *testing.T) {
+	for name, end := range map[string]func(*heed.Permit){
+		"answered from a cache": func(pm *heed.Permit) {
+			pm.Observe(answer(200, "Age", "5"))
+			pm.Release()
+		},
+		"never sent": (*heed.Permit).Cancel,
+	} {
+		for _, strict := range []bool{false, true} {
+			for _, goroutines := range []int{1, 10} {
+				t.Run(fmt.Sprintf("%s, strict %v, %d at once", name, strict, goroutines), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						r := newRegistry(t, heed.Config{Default: heed.Limits{
+							Policies: []heed.Policy{{Quota: 1000, Window: time.Hour}}, Smoothing: heed.Smoothing{Strict: strict},
+						}})
+						meet(t, r, example)
+						began := time.Now()
+						var wg sync.WaitGroup
+						for range goroutines {
+							wg.Go(func() {
+								for range 2500 / goroutines {
+									pm := acquire(t, r, request(example))
+									time.Sleep(10 * time.Millisecond)
+									end(pm)
+								}
+							})
+						}
+						wg.Wait()
+						want := 25 * time.Second // one at a time, where every one is spread
+						if !strict {
+							want /= time.Duration(goroutines)
+						}
+						if took := time.Since(began); took > want*6/5 {
+							t.Errorf("took %v, want %v", took, want)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
 func TestConfiguredPolicyHoldsInEveryWindow(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

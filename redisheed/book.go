@@ -17,7 +17,7 @@ type bookName struct{ origin, partition string }
 // flight at a time asks Redis, for all of them at once.
 type book struct {
 	l     *Ledger
-	name  bookName
+	name  bookName     // changed with both l.mu and mu held
 	slots *slots       // of the origin
 	used  atomic.Int64 // when last asked, in Unix nanoseconds
 

@@ -36,9 +36,10 @@ func (b *book) fly(now time.Time, do string) {
 		b.flushAt = time.Time{}
 	}
 	q.Ops, q.Batch = b.unacked, b.batch
+	name := b.name
 	go func() {
 		late := func(r *reply) { b.cameLate(q, r) }
-		r, err := b.l.run(context.Background(), b.name.origin, b.name.partition, q, late)
+		r, err := b.l.run(context.Background(), name.origin, name.partition, q, late)
 		b.land(q, first, r, err)
 	}()
 }

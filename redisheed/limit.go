@@ -193,8 +193,9 @@ func (b *book) check(ctx context.Context, a *ask) (got, error) {
 	m := a.limits
 	q.Limits, q.Announced, q.MinInterval, q.MinPause, q.MaxInFlight = m.list, m.heard, m.iv, m.mp, m.mc
 	q.Requests, q.Bytes, q.Concurrent = m.cost.Requests, m.cost.Bytes, m.cost.Concurrent
+	name := b.name
 	b.mu.Unlock()
-	r, err := b.l.run(ctx, b.name.origin, b.name.partition, q, nil)
+	r, err := b.l.run(ctx, name.origin, name.partition, q, nil)
 	if err != nil {
 		return got{}, err
 	}

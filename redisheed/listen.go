@@ -49,10 +49,7 @@ func (l *Ledger) listen() {
 
 // take1 takes in one message.
 func (l *Ledger) take1(m *message) {
-	books := l.of(m.Origin)
-	if m.Partition != "" {
-		books = slices.DeleteFunc(books, func(b *book) bool { return b.name.partition != m.Partition })
-	}
+	books := l.of(m.Origin, m.Partition)
 	news := heed.News{Origin: m.Origin, Partition: m.Partition}
 	switch m.Kind {
 	case "pause":

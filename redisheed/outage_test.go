@@ -339,6 +339,52 @@ func TestGoingAloneIsSeen(t *testing.T) {
 	}
 }
 
+func TestGoingAloneFromTheStart(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	s.stop()
+	req, _ := http.NewRequest("GET", testOrigin, nil)
+	req.Header.Set("Authorization", "Bearer token")
+	sent := 0
+	process := func() (r *heed.Registry, send func() error) {
+		r, err := heed.NewRegistry(heed.Config{
+			Ledger:  newLedger(t, s.quick(t), Options{OnOutage: GoAlone, Processes: 2}), // which are not told the seed
+			Default: heed.Limits{Policies: []heed.Policy{{Quota: 10, Window: time.Minute}}, Smoothing: heed.Smoothing{Off: true}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r, func() error {
+			pm, err := r.Acquire(heed.NoWait(t.Context()), req)
+			if err == nil {
+				sent++
+				pm.Observe(&http.Response{StatusCode: 200, Header: http.Header{}, Body: http.NoBody})
+				pm.Release()
+			}
+			return err
+		}
+	}
+	here, send := process()
+	for range 4 {
+		if err := send(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.start()
+	eventually(t, patience, "it finds Redis", func() bool { return here.Check(req).Err == nil })
+	keys := func() []string { return s.quick(t).Keys(t.Context(), "{heed:"+testOrigin+"}:*").Val() }
+	eventually(t, patience, "it tells Redis what it used", func() bool { return len(keys()) == 1 })
+	// As whose it was told, the other process finds it.
+	_, send = process()
+	eventually(t, patience, "the other has what is left", func() bool { send(); return sent == 10 })
+	if err := send(); !errors.Is(err, heed.ErrLimited) {
+		t.Errorf("%d of 10 sent, and then %v", sent, err)
+	}
+	if k := keys(); len(k) != 1 {
+		t.Errorf("one partition is kept as %q", k)
+	}
+}
+
 func TestFailingIsAtOnce(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)

@@ -30,7 +30,11 @@ type Ledger struct {
 	wallClock func(time.Time) int64
 
 	mu        sync.Mutex
-	seed      []byte
+	seed      []byte    // nil: not known yet
+	seedErr   error     // why Redis did not say it when asked last …
+	seedAgain time.Time // … and when it is asked again at the earliest
+	own       []byte    // what credentials are hashed with until it is known, going alone
+	unnamed   bool      // there are books under such names
 	books     map[bookName]*book
 	origins   map[string]*slots
 	listeners map[int]func(heed.News)
@@ -94,9 +98,10 @@ const (
 	Fail Outage = iota
 
 	// GoAlone has this process keep to its share of each quota: the quota
-	// divided by the number of processes that Redis knew of last. It obeys
-	// the announcements and pauses that it sees itself, and goes back to the
-	// shared books by itself once Redis can be reached.
+	// divided by the number of processes that Redis knew of last, or by
+	// Options.Processes where it was never reached. It obeys the announcements
+	// and pauses that it sees itself, and goes back to the shared books by
+	// itself once Redis can be reached.
 	GoAlone
 )
 
@@ -129,7 +134,7 @@ func New(c redis.UniversalClient, o Options) *Ledger {
 	var id [6]byte
 	rand.Read(id[:])
 	return &Ledger{
-		c: c, o: o, id: hex.EncodeToString(id[:]), seed: o.Seed, wallClock: time.Time.UnixMicro,
+		c: c, o: o, id: hex.EncodeToString(id[:]), seed: o.Seed, own: randomSeed(), wallClock: time.Time.UnixMicro,
 		books: make(map[bookName]*book), origins: make(map[string]*slots), listeners: make(map[int]func(heed.News)),
 	}
 }
@@ -195,32 +200,97 @@ func (l *Ledger) Attach(news func(heed.News)) (detach func() error) {
 }
 
 // Partition implements [heed.Ledger]: the name is an HMAC-SHA256 of the
-// credential under the seed, cut to 128 bits.
+// credential under the seed, cut to 128 bits. Where Redis has never said which
+// seed that is, a process that goes alone uses one of its own, and the name is
+// marked as its own too.
 func (l *Ledger) Partition(ctx context.Context, credential string) (string, error) {
 	if credential == "" {
 		return "-", nil
 	}
-	l.mu.Lock()
-	seed := l.seed
-	l.mu.Unlock()
-	if seed == nil {
-		var err error
-		if seed, err = l.fetchSeed(ctx); err != nil && l.o.OnOutage == Fail {
-			return "", err
-		} else if err != nil {
-			return "", fmt.Errorf("redisheed: no seed yet: %w", err)
-		}
+	seed, err := l.theSeed(ctx)
+	if err != nil && (l.o.OnOutage == Fail || ctx.Err() != nil) {
+		return "", err
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		l.unnamed = true
+		return ownName + hashed(l.own, credential), nil
+	}
+	name := hashed(seed, credential)
+	if l.unnamed {
+		l.rename(ownName+hashed(l.own, credential), name)
+	}
+	return name, nil
+}
+
+// ownName begins the names of partitions that mean nothing to other processes.
+const ownName = "~"
+
+func hashed(seed []byte, credential string) string {
 	mac := hmac.New(sha256.New, seed)
 	mac.Write([]byte(credential))
-	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:16]), nil
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:16])
+}
+
+// theSeed returns the seed that all processes use. Where Redis did not say, it
+// is not asked again for a while.
+func (l *Ledger) theSeed(ctx context.Context) ([]byte, error) {
+	l.mu.Lock()
+	seed, err := l.seed, l.seedErr
+	early := time.Now().Before(l.seedAgain)
+	l.mu.Unlock()
+	if seed != nil {
+		return seed, nil
+	}
+	if err != nil && early {
+		return nil, err
+	}
+	if seed, err = l.fetchSeed(ctx); err != nil && ctx.Err() == nil {
+		l.mu.Lock()
+		l.seedErr, l.seedAgain = err, time.Now().Add(tryAgainAtMost)
+		l.mu.Unlock()
+	}
+	return seed, err
+}
+
+// rename gives the books of a partition the name it has in Redis, which was
+// not known when they were begun. l.mu is held.
+func (l *Ledger) rename(own, name string) {
+	l.unnamed = false
+	for was, b := range l.books {
+		is := bookName{was.origin, name}
+		switch {
+		case was.partition == own && l.books[is] == nil:
+			delete(l.books, was)
+			l.books[is] = b
+			b.mu.Lock()
+			b.name = is
+			b.mu.Unlock()
+		case strings.HasPrefix(was.partition, ownName):
+			l.unnamed = true
+		}
+	}
+}
+
+// noSeed is why Redis is not asked about partitions whose names it does not
+// know.
+func (l *Ledger) noSeed() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return fmt.Errorf("redisheed: no seed yet: %w", l.seedErr)
+}
+
+func randomSeed() []byte {
+	seed := make([]byte, 32)
+	rand.Read(seed)
+	return seed
 }
 
 // fetchSeed takes the seed that is kept in Redis, and puts one there where
 // there is none.
 func (l *Ledger) fetchSeed(ctx context.Context) ([]byte, error) {
-	fresh := make([]byte, 32)
-	rand.Read(fresh)
+	fresh := randomSeed()
 	key := l.o.Prefix + ":seed"
 	v, err := call(ctx, l.o.Timeout, func(ctx context.Context) (string, error) {
 		if err := l.c.SetNX(ctx, key, hex.EncodeToString(fresh), 0).Err(); err != nil {
@@ -300,7 +370,7 @@ func (l *Ledger) Reset(ctx context.Context, origin string) error {
 	if err != nil {
 		return err
 	}
-	for _, b := range l.of(origin) {
+	for _, b := range l.of(origin, "") {
 		b.wasReset(r.resets)
 	}
 	return nil
@@ -308,18 +378,18 @@ func (l *Ledger) Reset(ctx context.Context, origin string) error {
 
 // forgetAnswers has all books of an origin ask anew.
 func (l *Ledger) forgetAnswers(origin string) {
-	for _, b := range l.of(origin) {
+	for _, b := range l.of(origin, "") {
 		b.askAnew()
 	}
 }
 
-// of returns the books of one origin.
-func (l *Ledger) of(origin string) []*book {
+// of returns the books of one origin, "" for all of its partitions.
+func (l *Ledger) of(origin, partition string) []*book {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var found []*book
 	for name, b := range l.books {
-		if name.origin == origin {
+		if name.origin == origin && (partition == "" || name.partition == partition) {
 			found = append(found, b)
 		}
 	}

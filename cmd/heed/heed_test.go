@@ -41,6 +41,8 @@ func TestCommandLine(t *testing.T) {
 		{"inspect a b", exitUsage, "", "one URL"},
 		{"inspect ftp://127.0.0.1/", exitUsage, "", "not a URL of the web"},
 		{"inspect http://", exitUsage, "", "not a URL of the web"},
+		{"inspect :", exitUsage, "", "not a URL of the web"},
+		{"inspect http://127.0.0.1/ --timeout 0", exitUsage, "", "--timeout"},
 		{"inspect http://127.0.0.1/ -H nothing", exitUsage, "", `"Name: value"`},
 		{"inspect http://127.0.0.1/ --nonsense", exitUsage, "", "unknown flag"},
 		{"simulate -h", exitOK, "Exit status: 0 if", ""},

@@ -29,7 +29,7 @@ tried again.
 
 Exit status: 0 if the answer, or that of a hop on the way, announced anything,
 1 if there was no answer, 2 for a command line that makes no sense, 3 if
-nothing was announced.
+nothing was announced, 130 if it was interrupted.
 `
 
 const exitNothing = 3
@@ -43,17 +43,20 @@ func inspect(ctx context.Context, s streams, args []string) int {
 	if status, ok := s.parse(f, args); !ok {
 		return status
 	}
-	if f.NArg() != 1 {
+	switch {
+	case f.NArg() != 1:
 		return s.misused(f, errors.New("it takes one URL"))
+	case *timeout <= 0:
+		return s.misused(f, errors.New("--timeout must be above 0"))
 	}
 	req, err := inspectRequest(*method, f.Arg(0), *fields)
 	if err != nil {
 		return s.misused(f, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, *timeout)
+	timed, cancel := context.WithTimeoutCause(ctx, *timeout, fmt.Errorf("no answer within %v", *timeout))
 	defer cancel()
 
-	report, err := ask(ctx, req)
+	report, err := ask(timed, req)
 	if *asJSON {
 		if err != nil {
 			report.Error = err.Error()
@@ -64,9 +67,13 @@ func inspect(ctx context.Context, s streams, args []string) int {
 	} else {
 		report.print(s.out)
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		fmt.Fprintln(s.err, "heed inspect:", err)
+	}
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return exitInterrupted
+	case err != nil:
 		return exitFailed
 	case !report.Announced:
 		return exitNothing
@@ -83,7 +90,7 @@ func inspectRequest(method, address string, fields []string) (*http.Request, err
 	switch {
 	case err != nil:
 		return nil, err
-	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+	case u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
 		return nil, fmt.Errorf("%q is not a URL of the web", address)
 	}
 	req, err := http.NewRequest(strings.ToUpper(method), address, nil)
@@ -117,7 +124,7 @@ func ask(ctx context.Context, req *http.Request) (report, error) {
 		return report{}, err
 	}
 	defer registry.Close()
-	tap := &tap{base: http.DefaultTransport}
+	tap := &tap{base: http.DefaultTransport, hops: []hop{}}
 	client := &http.Client{Transport: &heed.Transport{Base: tap, Registry: registry, Retry: heed.Retry{Max: -1}}}
 	resp, err := client.Do(req.WithContext(ctx))
 	if err == nil {
@@ -269,10 +276,7 @@ func hopFrom(a heed.Announcement) hop {
 	}
 	place := map[[2]string]int{}
 	for _, p := range a.Policies {
-		said := policySaid{Name: p.Name, Unit: string(cmp.Or(p.Unit, heed.UnitRequests)), PartitionKey: []byte(p.PartitionKey)}
-		if p.Quota > 0 {
-			said.Quota = new(p.Quota)
-		}
+		said := policySaid{Name: p.Name, Unit: string(cmp.Or(p.Unit, heed.UnitRequests)), Quota: new(p.Quota), PartitionKey: []byte(p.PartitionKey)}
 		if p.Window > 0 {
 			said.Window = new(p.Window.Seconds())
 		}
@@ -347,7 +351,7 @@ func (h *hop) print(w io.Writer) {
 	fmt.Fprintf(w, "%s %s\n", h.Method, h.URL)
 	fmt.Fprintf(w, "  answered %d %s after %s", h.Status, http.StatusText(h.Status), span(seconds(h.Seconds)))
 	if h.Location != "" {
-		fmt.Fprintf(w, ", and leads on to %s", h.Location)
+		fmt.Fprintf(w, ", and leads on to %s", printable(h.Location))
 	}
 	fmt.Fprintln(w, ".")
 	if h.Cached {
@@ -357,9 +361,9 @@ func (h *hop) print(w io.Writer) {
 		fmt.Fprintln(w, "  "+h.refusal())
 	}
 	if p := h.Problem; p != nil {
-		fmt.Fprintf(w, "  Its problem document is of type %s", p.Type)
+		fmt.Fprintf(w, "  Its problem document is of type %s", printable(p.Type))
 		if text := cmp.Or(p.Title, p.Detail); text != "" {
-			fmt.Fprintf(w, ": %s", text)
+			fmt.Fprintf(w, ": %s", printable(text))
 		}
 		fmt.Fprintln(w)
 	}

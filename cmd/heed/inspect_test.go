@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/heedhttp/heed/heedtest"
@@ -75,6 +78,12 @@ func TestInspectSaysInWords(t *testing.T) {
 		{"a refusal that says nothing else", answering(429), exitNothing, []string{"turned away for a limit", "announces no limits"}},
 		{"nothing", answering(204), exitNothing, []string{"answered 204 No Content", "announces no limits here"}},
 		{"from a cache", answering(200, "Age", "5", "RateLimit", `"a";r=1;t=1`), exitNothing, []string{"came out of a cache"}},
+		{"no quota at all", answering(200, "RateLimit-Policy", `"none";q=0;w=60`), exitOK, []string{`"none": 0 requests per minute.`}},
+		{"what a terminal would obey", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.WriteHeader(429)
+			w.Write([]byte(`{"type":"about:\u001b[2J","title":"a\nb\u202ec\u009bd"}`))
+		}), exitNothing, []string{"of type about:\uFFFD[2J: a\uFFFDb\uFFFDc\uFFFDd\n"}},
 		{"one at a time", answering(200, "RateLimit-Policy", `"p";q=1;w=3600, "c";q=1;qu="concurrent-requests"`), exitOK, []string{
 			"1 request per hour.", "1 request at once.",
 		}},
@@ -171,9 +180,35 @@ func TestInspectFailsWhereNobodyAnswers(t *testing.T) {
 		t.Errorf("exit status %d, stdout %q, stderr %q", status, stdout, stderr)
 	}
 	stdout, _, status = heedCommand(t, "inspect", "--json", url)
-	if status != exitFailed || !strings.Contains(stdout, `"error":`) {
+	if status != exitFailed || !strings.Contains(stdout, `"error":`) || !strings.Contains(stdout, `"hops": []`) {
 		t.Errorf("exit status %d, stdout %q", status, stdout)
 	}
+}
+
+func TestInspectSaysWhyItEnded(t *testing.T) {
+	before := http.DefaultTransport
+	t.Cleanup(func() { http.DefaultTransport = before })
+	http.DefaultTransport = stub(func(req *http.Request) (*http.Response, error) {
+		<-req.Context().Done()
+		return nil, context.Cause(req.Context())
+	})
+	synctest.Test(t, func(t *testing.T) {
+		for _, tt := range []struct {
+			timeout, says string
+			status        int
+		}{
+			{"30s", "no answer within 30s", exitFailed},
+			{"90s", "canceled", exitInterrupted},
+		} {
+			ctx, interrupt := context.WithCancel(t.Context())
+			time.AfterFunc(time.Minute, interrupt)
+			var stdout, stderr bytes.Buffer
+			status := run(ctx, []string{"inspect", "example.org", "--timeout", tt.timeout}, &stdout, &stderr)
+			if status != tt.status || !strings.Contains(stderr.String(), tt.says) {
+				t.Errorf("--timeout %s: exit status %d, stderr %q", tt.timeout, status, stderr.String())
+			}
+		}
+	})
 }
 
 func TestInspectKeepsToWhatItWasJustTold(t *testing.T) {

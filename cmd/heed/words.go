@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/heedhttp/heed/heedtest"
 )
@@ -50,6 +51,17 @@ func span(d time.Duration) string {
 		return d.Round(10 * time.Millisecond).String()
 	}
 	return d.Round(time.Millisecond).String()
+}
+
+// printable is a server's text with a mark for each character that a terminal
+// would not show but obey.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsGraphic(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, s)
 }
 
 // inWords writes policies as a list.
