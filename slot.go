@@ -106,7 +106,7 @@ func (s *slot) infer(reset, grain time.Duration) {
 	if whole := reset.Truncate(time.Second); whole > least {
 		window = whole
 	}
-	s.terms.Window, l.inferred = window, max(window-max(least, time.Second), 1)
+	s.terms.Window, l.inferred, l.shorter = window, max(window-max(least, time.Second), 1), 0
 }
 
 // inferFrom infers the window of a policy that states none itself from a reset that is
