@@ -13,7 +13,8 @@ type resets struct {
 	anchor   time.Time     // … and that of an epoch some …
 	turns    time.Duration // … resets before
 	byUse    bool          // a window begins with the first request in it
-	inferred time.Duration // by how much the window may be too long, where it is one inferred from resets; 0: it was stated
+	inferred time.Duration // by how much the window may be too long, where it is one inferred from resets; 0: it was stated …
+	shorter  time.Duration // … and by how much less answers showed it to be
 	opened   time.Time     // when the first answer of this epoch came, whatever it said …
 	begun    time.Time     // … and the first that said what remains
 	renewed  bool          // this epoch began because more was left than had been said

@@ -63,7 +63,11 @@ func (l *ledger) doubtReset() {
 // learnShape finds out how the quota comes back, from what the answer to c
 // says is left, and how much of a sliding window others use.
 func (l *ledger) learnShape(now, start time.Time, c *charge, p *Policy, r int64, refused bool) {
-	if l.shape == shapeReset || l.shape == shapeRefill || p.Window <= 0 || p.Quota <= 0 || refused || now.Before(l.adopted) {
+	if l.shape == shapeReset || l.shape == shapeRefill || p.Window <= 0 || p.Quota <= 0 || now.Before(l.adopted) {
+		return
+	}
+	if refused {
+		l.lengthen(p)
 		return
 	}
 	// If the window slides, what was answered before c went, and less than a
@@ -78,6 +82,9 @@ func (l *ledger) learnShape(now, start time.Time, c *charge, p *Policy, r int64,
 		}
 		l.fits, l.foreign = 0, 0
 		return
+	}
+	if l.shape == shapeSliding {
+		l.shortenSliding(now, start, p, p.Quota-r-c.n)
 	}
 	// … and no more of this process than was in use, and what went since and may have
 	// been there first.
@@ -94,5 +101,26 @@ func (l *ledger) learnShape(now, start time.Time, c *charge, p *Policy, r int64,
 	}
 	if l.fits++; l.fits >= convinced {
 		l.shape, l.slides = shapeSliding, now
+	}
+}
+
+// shortenSliding takes a sliding window that was inferred to be no longer than answers show,
+// of which the latest, to a request sent at start, counted so many others: what this process
+// used before them is no longer in it.
+func (l *ledger) shortenSliding(now, start time.Time, p *Policy, others int64) {
+	if l.inferred <= 1 {
+		return
+	}
+	if sent, known := l.own.beyond(start, others); known {
+		by := max(min(p.Window-now.Sub(sent), l.inferred-1), 0)
+		p.Window, l.inferred, l.shorter = p.Window-by, l.inferred-by, l.shorter+by
+	}
+}
+
+// lengthen takes in that a request was refused that a sliding window as short as answers had
+// shown would have accepted: they may have shown what an origin that began anew had forgotten.
+func (l *ledger) lengthen(p *Policy) {
+	if l.shape == shapeSliding {
+		p.Window, l.inferred, l.shorter = p.Window+l.shorter, l.inferred+l.shorter, 0
 	}
 }

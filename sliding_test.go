@@ -1,6 +1,7 @@
 package heed_test
 
 import (
+	"net/http"
 	"testing"
 	"time"
 
@@ -76,5 +77,39 @@ func TestSlidingWindowThatIsAnnouncedInTheMiddleOfABurstIsUsedUp(t *testing.T) {
 		if tally.Accepted < windows*quota*9/10 {
 			t.Errorf("%d accepted of %d", tally.Accepted, windows*quota)
 		}
+	}
+}
+
+// A sliding window whose resets are instants in whole seconds, the next one when they fall on one,
+// seems longer than it is: that what was used is back sooner shows how long. flask-limiter
+// announces one so. What an origin forgets that begins anew shows nothing for good.
+func TestSlidingWindowsShorterThanTheirResetsSayAreUsedUp(t *testing.T) {
+	for _, c := range []struct {
+		quota, seconds int
+		anew           bool
+		share          float64
+		refused        int
+	}{{10, 1, false, 0.7, 0}, {30, 3, false, 0.92, 0}, {30, 3, true, 0.92, 3}, {77, 7, true, 0.96, 3}} {
+		const windows = 20
+		length := time.Duration(c.seconds) * time.Second
+		least := int(c.share * windows * float64(c.quota))
+		fare(t, windows*length, least, c.refused, func() func(now time.Time, h http.Header) bool {
+			var log []time.Time
+			begin, anew := time.Now(), c.anew
+			return func(now time.Time, h http.Header) bool {
+				for len(log) > 0 && now.Sub(log[0]) >= length {
+					log = log[1:]
+				}
+				if anew && now.Sub(begin) > windows*length/3 {
+					log, anew = nil, false
+				}
+				ok := len(log) < c.quota
+				if ok {
+					log = append(log, now)
+				}
+				usualFields(h, c.quota, c.quota-len(log), log[0].Add(length).Unix()+1)
+				return ok
+			}
+		})
 	}
 }

@@ -106,14 +106,16 @@ func (s *slot) infer(reset, grain time.Duration) {
 	if whole := reset.Truncate(time.Second); whole > least {
 		window = whole
 	}
-	s.terms.Window, l.inferred = window, max(window-max(least, time.Second), 1)
+	s.terms.Window, l.inferred, l.shorter = window, max(window-max(least, time.Second), 1), 0
 }
 
 // inferFrom infers the window of a policy that states none itself from a reset that is
-// rounded to a grain: it is as long as the longest wait for its end. Refusals come
-// late in it; where they alone announce it, it is no longer than from one end to
-// the next, either. One answer that names a wait far longer than all before it may be a
-// slip, and would hold requests back for good: the next has to do so, too.
+// rounded to a grain: it is as long as the longest wait for its end. Refusals come late in it,
+// and so do answers that say that little is left. Where they alone announce it, it is as long as
+// from one end to the next, too, if there was no other between: the first request after the one went so
+// soon that it was of the next window, and no more went than that has used. One answer that
+// names a wait far longer than all before it may be a slip, and would hold requests back for
+// good: the next has to do so, too.
 func (s *slot) inferFrom(now time.Time, lim *ServiceLimit, grain time.Duration) {
 	accepted := s.accepted()
 	if s.loose && !s.shown { // what this origin says of its windows counts for more than what others do
@@ -125,14 +127,16 @@ func (s *slot) inferFrom(now time.Time, lim *ServiceLimit, grain time.Duration) 
 		if s.slip = s.terms.Window > 0 && window > 2*s.terms.Window && !s.slip; !s.slip {
 			s.infer(window, slack)
 		}
-		gap := now.Add(lim.Reset).Sub(s.resetSaid).Round(max(grain, 1))
-		oneWindow := accepted-s.usedThen <= s.policy.Quota // else there was an end between that nobody told of
-		if all := accepted-s.usedThen == s.policy.Quota; s.habit.onRefusals && all && s.firstThen.After(s.resetSaid) {
+		since := accepted - s.usedThen
+		if all := since == s.policy.Quota; s.habit.onRefusals && all && s.firstThen.After(s.resetSaid) {
 			whole := *lim // what was used up has all been of this window
 			whole.Reset = min(whole.Reset, ages) + now.Sub(s.firstThen)
 			s.infer(usual(&whole, grain))
 		}
-		if s.habit.onRefusals && oneWindow && gap > s.terms.Window && gap <= 4*s.terms.Window {
+		gap := now.Add(lim.Reset).Sub(s.resetSaid).Round(max(grain, 1))
+		oneWindow := since <= s.policy.Quota-max(lim.Remaining, 0)
+		soon := s.firstThen.After(s.resetSaid) && s.firstThen.Sub(s.resetSaid) < s.terms.Window
+		if (s.habit.onRefusals || s.habit.late(&s.policy)) && oneWindow && soon && gap > s.terms.Window {
 			s.infer(gap, 0)
 		}
 	}
@@ -307,7 +311,7 @@ func (s *slot) take(now time.Time, n int64) charge {
 		s.within.own.take(n)
 	default:
 		c = s.ledger.take(now, n, &s.terms)
-		if s.habit.onRefusals && now.After(s.resetSaid) && !s.firstThen.After(s.resetSaid) {
+		if now.After(s.resetSaid) && !s.firstThen.After(s.resetSaid) {
 			s.firstThen = now
 		}
 		c.due = s.source == SourceAnnounced && s.habit.due(s.ledger.own.used(now, s.terms.Window), &s.terms)

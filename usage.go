@@ -1,6 +1,9 @@
 package heed
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // usage remembers the units this process took from a window, and when each
 // comes back: one window after its answer, because only by then must the
@@ -120,6 +123,24 @@ func (u *usage) between(from, to time.Time) (n int64) {
 		}
 	}
 	return n
+}
+
+// beyond returns when the last of those units was sent, at the earliest, that went first and were
+// answered before an instant, if no more than n that went later were; false where there are none.
+func (u *usage) beyond(at time.Time, n int64) (sent time.Time, known bool) {
+	var before []use
+	for _, e := range u.log {
+		if e.heard.Before(at) {
+			before = append(before, e)
+		}
+	}
+	slices.SortFunc(before, func(a, b use) int { return b.sent.Compare(a.sent) })
+	for _, e := range before {
+		if n -= e.n; n < 0 {
+			return e.sent, true
+		}
+	}
+	return time.Time{}, false
 }
 
 // rest returns the instant by which all units have come back.

@@ -569,6 +569,7 @@ func TestWindowsWhoseEndIsNotNamedAreUsedUpWhereTheirBeginningIsSilent(t *testin
 }
 
 // A window that was only inferred may be longer than it seems: what is used of it comes back no sooner.
+// Where it is told of only when little is left of it, from one end to the next shows how long it is.
 func TestInferredWindowsFarAwayAreNotMetSooner(t *testing.T) {
 	const windows, quota, seeds = 20, 50, 4
 	var accepted, refused int64
@@ -580,7 +581,7 @@ func TestInferredWindowsFarAwayAreNotMetSooner(t *testing.T) {
 		accepted, refused = accepted+tally.Accepted, refused+tally.Refused
 	}
 	t.Logf("%d accepted of %d, %d refused", accepted, seeds*windows*quota, refused)
-	if accepted < seeds*windows*quota*95/100 || refused > 400 { // about 220 of them at first
+	if accepted < seeds*windows*quota*95/100 || refused > 180 { // 101 to 123 were, most of them at first, and 238 to 461 where it stays too short
 		t.Errorf("%d accepted of %d, %d refused", accepted, seeds*windows*quota, refused)
 	}
 }
