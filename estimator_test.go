@@ -519,6 +519,27 @@ func TestProcessesThatKnowNothingOfEachOtherShare(t *testing.T) {
 	}
 }
 
+// Processes that meet a window by the clock shortly before its end do not know of each other
+// yet, and all of its quota is left: each spreads what it sees over the time that is left,
+// so that they see each other before it is gone.
+func TestProcessesThatMeetAWindowNearItsEndAreNotRefused(t *testing.T) {
+	for _, trip := range []time.Duration{5 * time.Millisecond, 50 * time.Millisecond} {
+		const quota, window, runs = 100, 10 * time.Second, 8
+		var accepted, refused float64
+		for i := range runs {
+			tally, _ := fourProcesses(t, heedtest.Config{
+				Algorithm: heedtest.FixedWindowByClock, Policies: []heedtest.Policy{{Quota: quota, Window: window}},
+				Phase: time.Duration(i+2) * 100 * time.Millisecond, Latency: heedtest.RoundTrip(trip),
+			}, 3)
+			accepted, refused = accepted+float64(tally.Accepted)/runs, refused+float64(tally.Refused)/runs
+		}
+		t.Logf("%v: %.1f accepted, %.2f refused in the mean", trip, accepted, refused)
+		if refused > 10 || accepted < 3*quota*98/100 {
+			t.Errorf("%v: %.1f accepted, %.2f refused in the mean", trip, accepted, refused)
+		}
+	}
+}
+
 // Of a sliding window that others use too as much comes back as of a bucket, and the
 // resets it names can look like those of one, where they are rounded a lot.
 func TestSharedSlidingWindowIsNotTakenForABucket(t *testing.T) {

@@ -54,7 +54,7 @@ func (d *demand) over(now time.Time, span, ahead time.Duration) float64 {
 
 // span is the time over which demand for a slot is measured.
 func (s *slot) span(now time.Time) time.Duration {
-	w := s.terms.Window
+	w := s.inView()
 	if w == 0 {
 		w = s.ledger.until().Sub(now)
 	}
@@ -62,6 +62,16 @@ func (s *slot) span(now time.Time) time.Duration {
 		return time.Second // not known yet
 	}
 	return max(w/10, time.Millisecond)
+}
+
+// inView is how long the window is as far as this process sees it: from its first request in
+// it. Others may have met it at the same moment, and each has yet to see the rest.
+func (s *slot) inView() time.Duration {
+	l, w := &s.ledger, s.terms.Window
+	if end := l.until(); l.stated && !l.flows() && end.After(l.begun) {
+		w = min(w, end.Sub(l.begun)+l.quickest)
+	}
+	return w
 }
 
 // pace returns how many units per second may go so that they last for the
@@ -163,13 +173,10 @@ func (sm *Smoothing) always() bool { return sm.Strict || sm.Velocity < 1 }
 // micro is the length of a micro-interval within a window. Where others use the
 // quota too, what could have gone and did not is theirs.
 func (s *slot) micro(sm *Smoothing) time.Duration {
-	switch w := s.terms.Window; {
+	switch w := s.inView(); {
 	case s.ledger.othersSeen:
 		return 0
 	case w > 0:
-		if s.plan.rate > 0 && s.terms.Quota > 0 { // where all of a quota is to go in what is left of a window, a bunch is no more of it
-			w = min(w, nanoseconds(sm.Velocity*float64(s.terms.Quota)/s.plan.rate*1e9))
-		}
 		return min(sm.Interval, w/10)
 	}
 	return sm.Interval
