@@ -98,7 +98,7 @@ func (c Cause) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 // [ReasonDeadline], although the deadline itself may still lie ahead.
 type LimitError struct {
 	Origin string        // the origin whose limit it is; the key of a named limit
-	Policy string        // the policy, where Cause is CausePolicy
+	Policy string        // the policy, where Cause is CausePolicy or CauseSmoother
 	Wait   time.Duration // how long the request would have had to wait, at least
 	Reason Reason        // why it was not kept waiting
 	Cause  Cause         // what held it

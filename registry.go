@@ -264,9 +264,8 @@ func (r *Registry) Reset(origin string) (err error) {
 }
 
 // Close ends every wait with [ErrClosed], and refuses what comes after.
-// Permits that are out stay
-// good. Its error is that of a shared ledger that could not take back what it
-// had lent.
+// Permits that are out stay good. Its error is that of a shared ledger that
+// could not take back what it had lent.
 func (r *Registry) Close() error {
 	r.init()
 	r.closed.Store(true)

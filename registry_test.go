@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -279,7 +280,7 @@ func TestSnapshotIsPlainData(t *testing.T) {
 				Partitions: []heed.PartitionState{{Policies: []heed.PolicyState{}, Opening: 1}}},
 			{Origin: host("b"), InFlight: 1, Waiting: 1, Held: 2 * time.Second, HeldBy: "/slow", LastUsedAgo: time.Second,
 				Partitions: []heed.PartitionState{{InFlight: 1, Waiting: 1, Policies: []heed.PolicyState{
-					{Name: "own", Source: heed.SourceConfigured, Unit: heed.UnitRequests, Quota: 5, Window: time.Minute, Burst: 7, Used: 0, Remaining: 6},
+					{Name: "own", Source: heed.SourceConfigured, Unit: heed.UnitRequests, Quota: 5, Window: time.Minute, Burst: 7, Used: 1, Remaining: 6},
 					{Name: "p", Source: heed.SourceAnnounced, Unit: heed.UnitRequests, Quota: 10, Window: time.Minute, Used: 8, Remaining: 2, Reset: 28 * time.Second},
 					{Name: "odd", Source: heed.SourceAnnounced, Unit: "points", Quota: 3, Window: time.Minute, Remaining: -1},
 				}}}},
@@ -302,6 +303,17 @@ func TestSnapshotIsPlainData(t *testing.T) {
 			t.Errorf("without origins it is %s", text(empty))
 		}
 	})
+}
+
+// No velocity makes a number that JSON does not have.
+func TestSnapshotOfAnAbsurdPaceEncodesToJSON(t *testing.T) {
+	l := quota(100, time.Second)
+	l.Smoothing = heed.Smoothing{Strict: true, Velocity: math.MaxFloat64}
+	r := newRegistry(t, heed.Config{Default: l})
+	meet(t, r, example)
+	if _, err := json.Marshal(r.Snapshot()); err != nil {
+		t.Error(err)
+	}
 }
 
 // One origin's trouble is not another's.

@@ -3,6 +3,7 @@ package heed
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 )
@@ -132,10 +133,15 @@ func (s *slot) state(now time.Time) PolicyState {
 	p := &s.policy
 	st := PolicyState{
 		Name: p.Name, Source: s.source, Unit: p.Unit, Quota: p.Quota, Window: p.Window, Burst: p.Burst,
-		Remaining: s.remaining(now), Pace: s.plan.rate, Bucket: shownBucket(s.bucketName),
+		Remaining: s.remaining(now), Pace: min(s.plan.rate, math.MaxFloat64), // JSON has no infinity
+		Bucket: shownBucket(s.bucketName),
 	}
 	if p.Quota > 0 && st.Remaining >= 0 {
-		st.Used = max(p.Quota-st.Remaining, 0)
+		whole := p.Quota
+		if s.bucket != nil {
+			whole = int64(s.bucket.Burst())
+		}
+		st.Used = max(whole-st.Remaining, 0)
 	}
 	if !s.enforced() { // as the origin said last
 		st.Used, st.Remaining = 0, -1
