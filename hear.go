@@ -45,7 +45,7 @@ func (p *partition) hear(now time.Time, pm *Permit, status int, a *Announcement)
 		p.fade(now)
 	}
 	if a.Reduced {
-		p.cap.reduce(p.unanswered + 1)
+		p.cap.reduce(now, pm.start, max(p.unanswered+1, pm.level))
 	}
 	switch {
 	case a.Refused:
