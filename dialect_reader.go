@@ -315,8 +315,9 @@ func (r *dialectReader) value(g *quotaGroup, rl role) string {
 	return r.h[g.name[rl]][0]
 }
 
-// span reads the time in the field that plays a role.
-func (r *dialectReader) span(g *quotaGroup, rl role, form TimeForm) (span, bool) {
+// span reads the time in the field that plays a role: of several lines, which
+// limits of an application's own and of a proxy's leave, the longest.
+func (r *dialectReader) span(g *quotaGroup, rl role, form TimeForm) (s span, ok bool) {
 	name := g.name[rl]
 	if name == "" {
 		return span{}, false
@@ -324,7 +325,12 @@ func (r *dialectReader) span(g *quotaGroup, rl role, form TimeForm) (span, bool)
 	if strings.HasSuffix(name, "-Ms") || strings.HasSuffix(name, "-Milliseconds") {
 		form = TimeMilliseconds
 	}
-	return parseSpan(r.h[name][0], form, r.ref)
+	for _, line := range bounded(r.h[name]) {
+		if v, valid := parseSpan(line, form, r.ref); valid && (!ok || v.d > s.d) {
+			s, ok = v, true
+		}
+	}
+	return s, ok
 }
 
 // emit reads one quota.

@@ -45,7 +45,7 @@ func (p *partition) hear(now time.Time, pm *Permit, status int, a *Announcement)
 		p.fade(now)
 	}
 	if a.Reduced {
-		p.cap.reduce(p.unanswered + 1)
+		p.cap.reduce(now, pm.start, max(p.unanswered+1, pm.level))
 	}
 	switch {
 	case a.Refused:
@@ -196,13 +196,15 @@ func (p *partition) hearLimits(now time.Time, pm *Permit, a *Announcement, first
 }
 
 // asNothing returns a refusal as one that says that nothing is left where it says that
-// less is left than pm's request takes: too little is no better than nothing.
+// less is left than pm's request takes: too little is no better than nothing. So it is
+// where a problem document names the policy: what is left until its reset was too little.
 func (p *partition) asNothing(now time.Time, pm *Permit, a *Announcement) *Announcement {
 	b := *a
 	b.Limits = slices.Clone(a.Limits)
 	for i := range b.Limits {
 		l := &b.Limits[i]
-		if s := p.limited(now, p.bucketOf(pm, a, l.Policy, l.PartitionKey), l); s != nil && l.Remaining > 0 && l.Remaining < pm.charge(s).n {
+		violated := l.Remaining != 0 && l.Reset > 0 && slices.Contains(a.Violated, l.Policy)
+		if s := p.limited(now, p.bucketOf(pm, a, l.Policy, l.PartitionKey), l); violated || s != nil && l.Remaining > 0 && l.Remaining < pm.charge(s).n {
 			l.Remaining = 0
 		}
 	}

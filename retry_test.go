@@ -676,6 +676,35 @@ func TestWhatARefusalHolds(t *testing.T) {
 	}
 }
 
+// A problem document names the policy that a request was too much for, though
+// something is left of it.
+func TestViolatedPolicyIsHeldUntilItsReset(t *testing.T) {
+	const policies = `"few";q=100;w=60, "many";q=1000;w=60`
+	for left, want := range map[string]time.Duration{
+		`"few";r=7;t=20, "many";r=900;t=50`: 20 * time.Second,
+		`"few";t=20, "many";r=900;t=50`:     20 * time.Second,
+		`"few";r=0;t=20, "many";r=900;t=50`: 20 * time.Second,
+		`"many";r=900;t=50`:                 0, // nobody knows until when
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRegistry(t, heed.Config{})
+			pm := acquire(t, r, request(example))
+			pm.Observe(answer(200, "RateLimit-Policy", policies))
+			pm.Release()
+			pm = acquire(t, r, request(example))
+			resp := answer(429, "RateLimit-Policy", policies, "RateLimit", left, "Content-Type", "application/problem+json")
+			resp.Body = io.NopCloser(strings.NewReader(`{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","violated-policies":["few"]}`))
+			pm.Observe(resp)
+			pm.Release()
+			began := time.Now()
+			acquire(t, r, request(example)).Release()
+			if waited := time.Since(began); waited != want {
+				t.Errorf("%s: waited %v, want %v", left, waited, want)
+			}
+		})
+	}
+}
+
 // Many answers of one refusal are one event, and an accepted answer starts
 // the backoff over.
 func TestBackoffCountsEventsAndStartsOver(t *testing.T) {
