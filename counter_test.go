@@ -181,3 +181,22 @@ func TestCounterOfTwoWindowsIsUsedUpWhereItsResetsSayNothing(t *testing.T) {
 		}
 	}
 }
+
+// Two counts look like a sliding window for a while where the length of the window was inferred, and the
+// shorter one the more is back: that does not make it shorter.
+func TestCountersWhoseWindowIsInferredAreNotTakenForShorterOnes(t *testing.T) {
+	const windows, quota = 20, 50
+	var accepted, refused int64
+	phases := []time.Duration{3702 * time.Millisecond, 4319 * time.Millisecond} // where they do
+	for _, phase := range phases {
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.SlidingCounter, Phase: phase, Policies: []heedtest.Policy{{Quota: quota, Window: 5 * time.Second}},
+			Dialect: heedtest.XRateLimit, Latency: heedtest.RoundTrip(500 * time.Millisecond),
+		}, 16, windows, nil}.play(t)
+		accepted, refused = accepted+tally.Accepted, refused+tally.Refused
+	}
+	t.Logf("%d accepted of %d, %d refused", accepted, len(phases)*windows*quota, refused)
+	if accepted < 1800 || refused > 16 {
+		t.Errorf("%d accepted of %d, %d refused", accepted, len(phases)*windows*quota, refused)
+	}
+}
