@@ -575,6 +575,25 @@ func TestProcessesShareASmallSlidingWindowEvenly(t *testing.T) {
 	}
 }
 
+// What others take of a bucket comes back, and is not missed: each sees them by how little
+// comes back to itself, so that none goes on as if it were alone.
+func TestProcessesThatShareABucketSeeEachOther(t *testing.T) {
+	for _, algorithm := range []heedtest.Algorithm{heedtest.TokenBucket, heedtest.GCRA} {
+		const runs, windows, quota = 6, 20, 50
+		var accepted, refused, jain float64
+		for range runs {
+			tally, index := fourProcesses(t, heedtest.Config{
+				Algorithm: algorithm, Policies: []heedtest.Policy{{Quota: quota, Window: 5 * time.Second}}, Latency: heedtest.RoundTrip(5 * time.Millisecond),
+			}, windows)
+			accepted, refused, jain = accepted+float64(tally.Accepted)/runs, refused+float64(tally.Refused)/runs, jain+index/runs
+		}
+		t.Logf("%s: %.0f accepted, %.1f refused, Jain's index %.3f", algorithm, accepted, refused, jain)
+		if accepted < windows*quota*97/100 || refused > 3 || jain < 0.98 {
+			t.Errorf("%s: %.0f accepted of %d, %.1f refused, Jain's index %.3f", algorithm, accepted, windows*quota, refused, jain)
+		}
+	}
+}
+
 // fourProcesses have 16 goroutines each ask an origin for all they can get. It
 // returns what the origin counted, and Jain's index of what they got: 1 where all
 // got as much, a quarter where one got it all.

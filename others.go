@@ -50,10 +50,11 @@ func (l *ledger) noticeOthers(now time.Time, p *Policy, c *charge, r int64, refu
 	if end := l.until(); end.After(now) && l.left > 0 {
 		l.appetite += (seen*end.Sub(l.said).Seconds()/float64(l.left) - l.appetite) * weight
 	}
-	if float64(p.Quota)*othersMatter > l.others*2*span.Seconds() {
-		l.othersSeen = false
-	} else if seen > 0 {
+	switch matter := float64(p.Quota)*othersMatter <= l.others*2*span.Seconds(); {
+	case l.taken(p), matter && seen > 0:
 		l.othersSeen = true
+	case !matter:
+		l.othersSeen = false
 	}
 }
 

@@ -100,22 +100,34 @@ func (l *ledger) learnRefill(now time.Time, c *charge, p *Policy, r, least int64
 // back steadily: most of what came back lately, or of the policy's own rate where
 // nothing has been heard for a window.
 func (l *ledger) refill(now time.Time, p *Policy) float64 {
-	r := float64(p.Quota) / p.Window.Seconds()
+	r := l.rate(p)
 	if l.regained > 0 && now.Sub(l.said) < p.Window {
 		r = min(r, l.regained)
 	}
 	return trust * r
 }
 
+// rate is how many units a second come back to all who use the quota.
+func (l *ledger) rate(p *Policy) float64 { return float64(p.Quota) / p.Window.Seconds() }
+
+// taken reports whether so much less comes back to this process than to all that others must
+// use the rest. What they use of a bucket is not missed as long as more comes back. It is one
+// for certain where resets are when it is full; what else seems to be one may come back slower.
+func (l *ledger) taken(p *Policy) bool {
+	return l.shape == shapeRefill && l.streak >= convinced && l.regained > 0 && l.regained < 0.75*l.rate(p)
+}
+
 // measureRefill follows how fast units come back: what is left more than it
-// was, and what was used meanwhile, over a tenth of a window.
+// was, and what was used meanwhile, over a tenth of a window. Of a bucket that may have been
+// full meanwhile that says nothing.
 func (l *ledger) measureRefill(now time.Time, p *Policy, r int64) {
 	d := now.Sub(l.markedAt)
 	if d < p.Window/10 {
 		return
 	}
 	used := l.answered - l.markedUse
-	if got := float64(r-l.markedLeft+used) / d.Seconds(); d < p.Window && got > 0 {
+	full := float64(l.markedLeft)+l.rate(p)*d.Seconds() > float64(p.Quota)
+	if got := float64(r-l.markedLeft+used) / d.Seconds(); d < p.Window && got > 0 && !full {
 		if l.regained == 0 {
 			l.regained = got
 		}

@@ -149,7 +149,7 @@ func (s *slot) makeWay(now time.Time, velocity, rate float64) float64 {
 
 // By how much more of its rate than of a bucket is left of it one process takes …
 const (
-	modest = 4  // … where others are seen
+	modest = 2  // … where others are seen
 	greedy = 20 // … and where none are
 )
 
