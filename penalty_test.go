@@ -61,3 +61,15 @@ func TestOutageIsNotTakenForAPenalty(t *testing.T) {
 		t.Errorf("%d accepted of 6000 in ten minutes, after an outage", tally.Accepted)
 	}
 }
+
+// Where refused requests count, too, a window that was used up at once is not over until more have
+// left it than were refused. What is asked sooner does not make it out to be longer.
+func TestRefusedThatCountDoNotMakeAWindowLonger(t *testing.T) {
+	tally, _ := load{heedtest.Config{
+		Algorithm: heedtest.SlidingWindow, CountRefused: true, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: 10, Window: time.Second}}, Latency: heedtest.RoundTrip(time.Millisecond),
+	}, 16, 60, nil}.play(t)
+	t.Logf("%d accepted, %d refused", tally.Accepted, tally.Refused)
+	if tally.Accepted < 400 || tally.Refused > 40 {
+		t.Errorf("%d accepted of 600, %d refused", tally.Accepted, tally.Refused)
+	}
+}
