@@ -88,6 +88,9 @@ func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 	case !l.blocked && l.rate.gone():
 		p.unlearn()
 	default:
+		if !l.blocked {
+			l.rate.outgrow(pm.start, l.accepted)
+		}
 		p.setLearnedRate(now)
 	}
 }
@@ -222,8 +225,15 @@ func (p *partition) learnReopened(now, start time.Time) {
 		start, shut = l.named, l.named // it would have been accepted then
 	}
 	hit := r.zeros[0].at
+	if r.shut = l.closed(); l.blocks > 1 { // once it may have been an outage
+		r.shut = min(r.shut, r.closed)
+	}
+	if r.penalty > 0 || r.outgrown(hit, l.accepted-l.meanwhile, r.total-r.zeros[0].n) {
+		r.punish(min(start.Sub(hit), r.closed))
+	}
 	switch {
-	case r.low > 0 && l.probes > 1: // closed for longer than a unit takes
+	case r.penalty > 0:
+	case r.low > 0 && l.probes > 1 && !(l.asMany() && r.cycle >= few): // closed for longer than a unit takes
 		if low := rateOf(l.accepted, shut.Sub(l.since)); low < r.low {
 			if low < r.low/2 { // it may have been an outage, which is over
 				r.climb = max(r.climb, steep(l.accepted))
@@ -236,7 +246,7 @@ func (p *partition) learnReopened(now, start time.Time) {
 	case r.low == 0:
 		l.measure(start, shut)
 	}
-	if len(r.zeros) > 1 {
+	if len(r.zeros) > 1 && r.penalty == 0 {
 		l.remeasure(start)
 	}
 	if l.meanwhile >= few/2 { // it let that through when too much came: a bucket, and its rate
@@ -263,6 +273,15 @@ func (p *partition) learnReopened(now, start time.Time) {
 // are long on their way a bucket accepts some of those it had been sent by its first refusal.
 func (l *learner) shut() time.Duration { return l.refused.Sub(latest(l.rate.zeros[0].at, l.through)) }
 
+// closed is for how long the limit was closed in a block, at least, or was said to be: to the
+// second.
+func (l *learner) closed() time.Duration {
+	if l.timed {
+		return max(l.shut(), l.named.Sub(l.began)-time.Second)
+	}
+	return l.shut()
+}
+
 // steep is how fast the pace rises after a measure of so many requests that may
 // be wrong by a lot: the fewer, the faster.
 func steep(n int64) float64 { return max(min(20/float64(n), 2), 0.4) }
@@ -285,7 +304,7 @@ func (p *partition) unlearn() {
 // it is a window, and how long, the ends of round times are what is tried.
 func (l *learner) pauseFor(now time.Time, inARow int, most time.Duration) time.Duration {
 	r := &l.rate
-	wait := max(perUnit(r.pace()), perUnit(16*r.low/float64(r.cycle)))
+	wait := max(perUnit(r.pace()), perUnit(16*r.low/float64(r.cycle)), r.penalty)
 	wait = min(nanoseconds(math.Ldexp(float64(wait), max(inARow-1, 0))), most)
 	first, known := r.ago(r.cycle)
 	if !known {
@@ -294,7 +313,11 @@ func (l *learner) pauseFor(now time.Time, inARow int, most time.Duration) time.D
 	if left := first.Add(r.window + l.trip()).Sub(now); r.window > 0 && left > 0 {
 		wait = min(wait, left)
 		if r.doubt > 0 && r.cycle >= few && l.asMany() {
-			wait = min(r.opened.at.Add(nextRoundTime(now.Sub(r.opened.at))+l.trip()).Sub(now), left)
+			next := r.opened.at.Add(nextRoundTime(now.Sub(r.opened.at)) + l.trip())
+			if from, known := r.ago(l.accepted - min(int64(inARow), r.cycle/2)); known { // those refused may have been counted, too
+				next = next.Add(from.Sub(r.opened.at))
+			}
+			wait = min(next.Sub(now), left)
 		}
 	}
 	return wait

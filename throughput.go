@@ -40,7 +40,13 @@ type throughput struct {
 	closed   time.Duration // … and for how long it had been closed
 	bunches  bool          // units come many at a time, as in a window
 
+	trial   bool          // the pace is twice as high at first, to see whether the wait the server named was a penalty …
+	tried   bool          // … and that was what was refused last
+	shut    time.Duration // for how long it was closed at the latest blocks, at least
+	penalty time.Duration // for how long it shuts out whoever exceeds it; 0: for no longer than its rate explains
+
 	window  time.Duration // how long it takes to let through a cycle's worth, if it has a window; 0: not known
+	most    time.Duration // it is no longer than that
 	sure    bool          // and the latest reopening was in keeping with it
 	tooFast float64       // the pace that was refused last
 
@@ -99,6 +105,8 @@ func (t *throughput) refused(start time.Time, usual, through float64) {
 	t.tooFast = tooFast
 	cycles := t.pressed >= t.cycle // one at least
 	switch {
+	case t.penalty > 0:
+		t.punished(usual)
 	case tooFast > t.low && t.doubt > 0:
 		t.narrow(least, usual)
 	case tooFast > t.low && cycles && (t.bunches || t.pressed >= 4*t.gathered):
@@ -132,7 +140,7 @@ func (t *throughput) refused(start time.Time, usual, through float64) {
 	if tooFast <= t.low {
 		t.low, t.climb, t.doubt = tooFast, 0, 0
 	}
-	t.pressed = 0
+	t.pressed, t.tried, t.trial = 0, t.trial, false
 }
 
 // rested takes in that nobody asked for so long that what was accepted before
@@ -192,7 +200,11 @@ func (t *throughput) measured(n int64, d time.Duration, climb float64) {
 func (t *throughput) reopened(closed time.Duration, refusals float64) {
 	missed := t.low * closed.Seconds()
 	t.closed = closed
-	t.cost = int64(max(attemptCost*refusals, waitCost*missed))
+	cost := int64(max(attemptCost*refusals, waitCost*missed))
+	if t.tried { // it has just been made
+		cost = max(cost, t.cost)
+	}
+	t.cost = cost
 	t.gathered = min(t.burst, int64(missed))
 	t.pressed = 0
 }
@@ -206,6 +218,8 @@ func (t *throughput) at(n int64) float64 {
 	switch {
 	case t.doubt > 0:
 		return t.searching(n)
+	case t.trial:
+		return t.low * cautious * math.Exp2(min(max(float64(n)/float64(t.cycle)-2, 1), 30))
 	case t.climb > 0:
 		return t.low * cautious * math.Exp2(min(t.climb*float64(n)/float64(t.cycle), 30))
 	case n < t.cost:

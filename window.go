@@ -43,7 +43,11 @@ func (l *learner) measure(reopened, shut time.Time) {
 		climb = max(steep(l.accepted), 1) // that was its own pace, and not the limit's
 	}
 	r.measured(l.accepted, window, climb)
-	r.doubt = doubt
+	r.doubt, r.most = doubt, longest+l.trip()
+	// Where all had been used up in a moment, it says nothing of whether the wait is what the limit
+	// takes, or a penalty. Trying twice as much costs no more than what is left of a window, and is
+	// done where hardly more than one request is on its way at a time.
+	r.trial = told && open < l.closed()/4 && r.low*l.crowd.trip() <= 0.25
 	r.full = l.accepted - int64(r.low*open.Seconds())
 }
 
@@ -52,10 +56,7 @@ func (l *learner) measure(reopened, shut time.Time) {
 // lets through.
 func (l *learner) remeasure(reopened time.Time) {
 	r := &l.rate
-	closed := l.shut()
-	if l.timed {
-		closed = max(closed, l.named.Sub(l.began)-time.Second)
-	}
+	closed := l.closed()
 	if l.accepted < r.cycle && r.low < backOff*r.tooFast && closed > 3*perUnit(r.low) {
 		// It lets through less than was taken for a window's, and it was closed
 		// for longer than a bucket would have been: no longer than two
@@ -79,8 +80,12 @@ func (l *learner) remeasure(reopened time.Time) {
 	}
 	shortest, longest := l.refused.Sub(first)-l.trip(), reopened.Sub(first)+l.trip()
 	if l.asMany() { // the first of them may have been long on its way
-		shortest = min(shortest, l.refused.Sub(l.seen))
+		if shortest = min(shortest, l.refused.Sub(l.seen)); shortest > r.most*3/2 {
+			r.punish(min(reopened.Sub(r.zeros[0].at), r.closed)) // closed for longer than the window is, by far
+			return
+		}
 	}
+	r.most = min(r.most, longest)
 	low := rateOf(r.cycle, r.window)
 	if r.sure = r.window > max(shortest, 0) && r.window <= longest && low > r.low*2/3; !r.sure {
 		if r.window = roundTime(longest); r.window <= shortest {

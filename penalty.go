@@ -1,0 +1,62 @@
+package heed
+
+import "time"
+
+// Some origins punish: who exceeds their limit is shut out for a fixed time, from the first
+// refusal or from the latest, far longer than it takes until more could be let through. Others
+// name such a time to wait, always the same. At first that looks like a window as long. What
+// tells them apart is how much is accepted in less time than it was shut: of a window that is no
+// more than before it was shut first. From then on, what was accepted over a time in which it was
+// shut says nothing of the rate, which is the pace that was kept up, and nothing is asked again
+// before the penalty is over, for that may begin it anew.
+
+// outgrown reports whether more was accepted in less time than the limit was shut than a window
+// can let through, until an instant: n since the latest reopening, and so many later on.
+func (t *throughput) outgrown(until time.Time, n, later int64) bool {
+	most := 3*t.burst + few/2 // in twice the time, which meets no more than three windows
+	if t.burst == 0 || n < most || t.shut == 0 {
+		return false
+	}
+	first, known := t.ago(most + later)
+	return known && until.Sub(first) < 2*t.shut
+}
+
+// outgrow takes in, while all goes well, that it is no window. What is known then is far too low.
+func (t *throughput) outgrow(now time.Time, n int64) {
+	if t.penalty == 0 && !t.sure && t.pace()*t.shut.Seconds() > float64(t.burst) && t.outgrown(now, n, 0) {
+		t.low, t.climb = max(t.low, t.pace()), 1
+		t.pressed = 0
+		t.punish(t.closed)
+	}
+}
+
+// punish takes in that it was shut for so long, all in all, as a penalty: the shortest time counts,
+// for an outage may come on top.
+func (t *throughput) punish(closed time.Duration) {
+	if t.penalty == 0 && t.low < t.tooFast/2 { // that was reckoned with the time in which it was shut
+		t.climb = max(t.climb, gently)
+	}
+	if t.penalty == 0 || closed < t.penalty {
+		t.penalty = closed
+	}
+	t.window, t.sure, t.trial, t.doubt = 0, false, false, 0
+}
+
+// punished takes in a refusal that is punished. usual is how many seconds a request takes.
+func (t *throughput) punished(usual float64) {
+	kept := t.pressed - t.cycle - int64(t.tooFast*usual)
+	if t.climb > gently { // it rose by so much meanwhile that a window may have ended on the way
+		kept -= t.cycle
+	}
+	switch {
+	case t.tooFast > t.low:
+		t.low = max(t.low, t.at(max(kept, 0)))
+	case t.pressed < t.cycle:
+		t.low = backOff * t.tooFast
+	default:
+		t.low = 0.95 * t.tooFast
+	}
+	if t.climb /= 4; t.climb < slowly {
+		t.climb = 0
+	}
+}

@@ -1,0 +1,75 @@
+package heed_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/heedhttp/heed"
+	"github.com/heedhttp/heed/heedtest"
+)
+
+// Whoever exceeds some limits is shut out for far longer than they take to let through again, by
+// a time that is named or not. That is no window as long: most of what there is to get is got in
+// the long run, and the penalty is hardly ever incurred.
+func TestPenaltyIsNotTakenForTheWindow(t *testing.T) {
+	for name, c := range map[string]struct {
+		policy  heedtest.Policy
+		block   time.Duration
+		dialect heedtest.Dialect
+		first   time.Duration // that is left out
+	}{
+		"named":                   {heedtest.Policy{Quota: 10, Window: time.Second}, 10 * time.Second, heedtest.RetryAfterOnly, 3 * time.Minute},
+		"named, of two windows":   {heedtest.Policy{Quota: 50, Window: 5 * time.Second}, 10 * time.Second, heedtest.RetryAfterOnly, 3 * time.Minute},
+		"unnamed":                 {heedtest.Policy{Quota: 10, Window: time.Second}, 10 * time.Second, heedtest.Silent, 10 * time.Minute},
+		"unnamed, and one window": {heedtest.Policy{Quota: 100, Window: 10 * time.Second}, 10 * time.Second, heedtest.Silent, 10 * time.Minute},
+		"unnamed, for long":       {heedtest.Policy{Quota: 5, Window: time.Second}, 30 * time.Second, heedtest.Silent, 10 * time.Minute},
+	} {
+		const length = 10 * time.Minute
+		var tally heedtest.Tally
+		load{heedtest.Config{
+			Policies: []heedtest.Policy{c.policy}, Block: c.block, Dialect: c.dialect, Latency: heedtest.RoundTrip(time.Millisecond),
+		}, 16, int((c.first + length) / c.policy.Window), func(o *heedtest.Origin, _ *heed.Registry) {
+			time.Sleep(c.first)
+			o.ResetTally()
+			time.Sleep(length - time.Second)
+			tally = o.Tally()
+		}}.play(t)
+		share := float64(tally.Accepted) / float64(c.policy.Quota) / length.Seconds() * c.policy.Window.Seconds()
+		t.Logf("%s: %.2f of the quota, %d refused", name, share, tally.Refused)
+		if share < 0.7 || tally.Refused > 20 {
+			t.Errorf("%s: %.2f of the quota, %d refused", name, share, tally.Refused)
+		}
+	}
+}
+
+// An outage that comes on top of a limit is no penalty for having exceeded it: it is asked again
+// as soon as before.
+func TestOutageIsNotTakenForAPenalty(t *testing.T) {
+	var tally heedtest.Tally
+	load{heedtest.Config{
+		Algorithm: heedtest.TokenBucket, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}, Latency: heedtest.RoundTrip(20 * time.Millisecond),
+	}, 16, 480, func(o *heedtest.Origin, _ *heed.Registry) {
+		time.Sleep(5 * time.Minute)
+		o.Outage(time.Now().Add(10*time.Minute), 429, 0)
+		time.Sleep(20 * time.Minute)
+		o.ResetTally()
+		time.Sleep(10 * time.Minute)
+		tally = o.Tally()
+	}}.play(t)
+	t.Logf("%d accepted, %d refused", tally.Accepted, tally.Refused)
+	if tally.Accepted < 5400 {
+		t.Errorf("%d accepted of 6000 in ten minutes, after an outage", tally.Accepted)
+	}
+}
+
+// Where refused requests count, too, a window that was used up at once is not over until more have
+// left it than were refused. What is asked sooner does not make it out to be longer.
+func TestRefusedThatCountDoNotMakeAWindowLonger(t *testing.T) {
+	tally, _ := load{heedtest.Config{
+		Algorithm: heedtest.SlidingWindow, CountRefused: true, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: 10, Window: time.Second}}, Latency: heedtest.RoundTrip(time.Millisecond),
+	}, 16, 60, nil}.play(t)
+	t.Logf("%d accepted, %d refused", tally.Accepted, tally.Refused)
+	if tally.Accepted < 400 || tally.Refused > 40 {
+		t.Errorf("%d accepted of 600, %d refused", tally.Accepted, tally.Refused)
+	}
+}
