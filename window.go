@@ -52,6 +52,10 @@ func (l *learner) measure(reopened, shut time.Time) {
 // lets through.
 func (l *learner) remeasure(reopened time.Time) {
 	r := &l.rate
+	if l.timed && r.doubt > 0 && !l.shrinks { // it may ask for as long whenever it refuses
+		r.window = 0
+		return
+	}
 	closed := l.shut()
 	if l.timed {
 		closed = max(closed, l.named.Sub(l.began)-time.Second)
