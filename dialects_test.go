@@ -253,6 +253,18 @@ func TestDialects(t *testing.T) {
 		{"the tightest of several lines", anyone, 200, "",
 			[]string{"X-RateLimit-Limit", "10", "X-RateLimit-Remaining", "9, 2", "X-RateLimit-Remaining", "5"},
 			[]string{"dialect x-ratelimit", `policy "": 10 requests`, `limit "": 2 left`}},
+		{"limiters behind one another add lines of their own", anyone, 429, "",
+			[]string{
+				"X-RateLimit-Limit", "10", "X-RateLimit-Remaining", "9", "X-RateLimit-Reset", "1780394401",
+				"X-RateLimit-Limit", "100", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "1780394448",
+			},
+			[]string{
+				"dialect x-ratelimit", `policy "": 10 requests`, `policy "100": 100 requests`,
+				`limit "": 9 left, reset in 1s to 1s by the clock`, `limit "100": 0 left, reset in 48s to 1s by the clock`, "refused",
+			}},
+		{"one limiter that is counted twice", anyone, 200, "",
+			[]string{"X-RateLimit-Limit", "10", "X-RateLimit-Remaining", "9", "X-RateLimit-Limit", "10", "X-RateLimit-Remaining", "8"},
+			[]string{"dialect x-ratelimit", `policy "": 10 requests`, `limit "": 8 left`}},
 		{"less than one left is none", anyone, 200, "",
 			[]string{"X-RateLimit-Limit", "10", "X-RateLimit-Remaining", "0.5"},
 			[]string{"dialect x-ratelimit", `policy "": 10 requests`, `limit "": 0 left`}},
