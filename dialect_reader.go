@@ -2,6 +2,8 @@ package heed
 
 import (
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -9,6 +11,9 @@ import (
 
 // maxPolicies bounds the policies and limits that one response can announce.
 const maxPolicies = 64
+
+// maxStacked bounds the limiters that are told apart by the lines they add.
+const maxStacked = 8
 
 // readDialects adds to an announcement what a response says in dialects, after
 // the IETF fields were read into it: what they said stays, and a quota that
@@ -44,7 +49,11 @@ func readDialects(origin string, status int, h http.Header, fields []string, bod
 			continue
 		}
 		r.draft = g.name[roleLimit] == fieldLimit || g.name[roleRemaining] == fieldRemaining
-		r.emit(g)
+		r.stacked = r.stack(g)
+		for r.line = range max(r.stacked, 1) {
+			r.emit(g)
+		}
+		r.line, r.stacked = 0, 0
 	}
 	r.conclude(body)
 	*a = r.a
@@ -70,7 +79,10 @@ type dialectReader struct {
 	draft  bool       // the quota at hand is in the fields of the early IETF drafts
 	usual  bool       // … and its window in the table alone
 	taken  uint64     // of fields, those a dialect has explained
-	groups []quotaGroup
+
+	line    int // of the fields of the quota at hand
+	stacked int // how many limiters have each added a line of their own to them; 0: that does not show
+	groups  []quotaGroup
 }
 
 // dialectReaders spare the allocations of a response: most have the fields of
@@ -307,12 +319,43 @@ func (r *dialectReader) sort() {
 	}
 }
 
-// value returns the first line of the field that plays a role.
+// value returns the line at hand of the field that plays a role.
 func (r *dialectReader) value(g *quotaGroup, rl role) string {
 	if g.name[rl] == "" {
 		return ""
 	}
-	return r.h[g.name[rl]][0]
+	return r.lineOf(g.name[rl])
+}
+
+// lineOf returns the line at hand of a field, the first where there are not as many.
+func (r *dialectReader) lineOf(name string) string {
+	if lines := r.h[name]; r.line < len(lines) {
+		return lines[r.line]
+	}
+	return r.h[name][0]
+}
+
+// stack returns how many limiters, one behind the other, have each added lines of their
+// own for a quota that none of them has a name for: as many different quotas as there
+// are lines of what is left and, if sent, of when it is restored. 0: they have not.
+func (r *dialectReader) stack(g *quotaGroup) int {
+	if g.quota.Form != FormNumber || g.quota.Policy != "" || g.name[roleLimit] == "" || g.name[roleRemaining] == "" {
+		return 0
+	}
+	limits := r.h[g.name[roleLimit]]
+	n := len(limits)
+	if n < 2 || n > maxStacked || len(r.h[g.name[roleRemaining]]) != n || g.name[roleReset] != "" && len(r.h[g.name[roleReset]]) != n {
+		return 0
+	}
+	var quotas [maxStacked]int64
+	for i, limit := range limits {
+		q, ok := parseCount(limit)
+		if _, left := parseCount(r.h[g.name[roleRemaining]][i]); !ok || !left || slices.Contains(quotas[:i], q) {
+			return 0
+		}
+		quotas[i] = q
+	}
+	return n
 }
 
 // span reads the time in the field that plays a role: of several lines, which
@@ -324,6 +367,9 @@ func (r *dialectReader) span(g *quotaGroup, rl role, form TimeForm) (s span, ok 
 	}
 	if strings.HasSuffix(name, "-Ms") || strings.HasSuffix(name, "-Milliseconds") {
 		form = TimeMilliseconds
+	}
+	if r.stacked > 0 {
+		return parseSpan(r.lineOf(name), form, r.ref)
 	}
 	for _, line := range bounded(r.h[name]) {
 		if v, valid := parseSpan(line, form, r.ref); valid && (!ok || v.d > s.d) {
@@ -386,6 +432,10 @@ func (r *dialectReader) emit(g *quotaGroup) {
 	} else if n, rest, ok := scanDecimal(trimOWS(limit)); ok && !n.neg && rest == "" && n.nanos > 0 && p.Window > 0 {
 		p.Quota = 1 // tollbooth: 0.02 in a second is one in 50
 		p.Window = time.Duration(min(float64(p.Window)/float64(n.nanos)*1e9, float64(maxSpan)))
+	}
+	if r.line > 0 { // the first of them may be alone in other answers
+		name = strconv.FormatInt(p.Quota, 10)
+		p.Name = name
 	}
 	l.Remaining = r.left(g, grouped, p.Quota >= 0)
 	used, usedKnown := int64(0), false

@@ -125,13 +125,17 @@ func parseCount(s string) (int64, bool) {
 }
 
 // left reads what is left of a quota, negative where that is not said. Of
-// several limiters the tightest counts.
+// several limiters that are not told apart the tightest counts.
 func (r *dialectReader) left(g *quotaGroup, grouped, quotaKnown bool) int64 {
 	left := int64(-1)
 	if g.name[roleRemaining] == "" {
 		return left
 	}
-	for _, line := range r.h[g.name[roleRemaining]] {
+	lines := r.h[g.name[roleRemaining]]
+	if r.stacked > 0 {
+		lines = lines[r.line : r.line+1]
+	}
+	for _, line := range lines {
 		if grouped {
 			line = strings.ReplaceAll(line, ",", "")
 		}

@@ -413,6 +413,28 @@ func TestRateBehindLongRoundTripsIsNotTakenForACapInFlight(t *testing.T) {
 	}
 }
 
+// Nor does a small quota, used up at once, whose refusals always ask for the same wait, far
+// longer than its window: the second time as many were accepted tells that it is a rate, but
+// not which.
+func TestRateBehindALongConstantRetryAfterIsFound(t *testing.T) {
+	const quota, minutes = 10, 3
+	var accepted, refused, runs int64
+	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.SlidingWindow, heedtest.TokenBucket} {
+		for _, trip := range []time.Duration{5 * time.Millisecond, 12 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond} {
+			tally, _ := load{heedtest.Config{
+				Algorithm: algorithm, Policies: []heedtest.Policy{{Quota: quota, Window: time.Second}}, Latency: heedtest.RoundTrip(trip),
+				Dialect: heedtest.RetryAfterOnly, RetryAfter: heedtest.RetryAfter{Mode: heedtest.RetryAfterConstant, Value: 5 * time.Second},
+			}, 16, 60 * minutes, nil}.play(t)
+			accepted, refused, runs = accepted+tally.Accepted, refused+tally.Refused, runs+1
+		}
+	}
+	share := float64(accepted) / float64(runs*quota*60*minutes)
+	t.Logf("%.3f of what was to be had, %d refused in %d runs", share, refused, runs)
+	if share < 0.6 || refused > 28*runs {
+		t.Errorf("%.3f of what was to be had, want 0.6; %d refused in %d runs, want at most %d", share, refused, runs, 28*runs)
+	}
+}
+
 // A wait that is named does not make a rate of it.
 func TestCapInFlightIsFoundThoughItsRefusalsNameAWait(t *testing.T) {
 	const trip = 50 * time.Millisecond

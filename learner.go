@@ -39,6 +39,10 @@ type learner struct {
 	timed503  bool      // … with a 503
 	blocks    int       // so far
 
+	hint    time.Duration // what the first refusal of the latest block asked to wait …
+	open    time.Duration // … so long after the reopening
+	shrinks bool          // and less was asked the longer that was
+
 	healthy paths
 	sick    paths
 }
@@ -186,22 +190,57 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 	case s == nil:
 	case !fresh, int64(pm.level) > s.policy.Quota: // sent before it was learned
 		return
+	case l.asOften(): // whatever was in flight
+		p.dropSlot(s)
 	case p.fewerInFlight(s, int64(max(pm.level, p.unanswered+1))):
 		return
 	default:
 		p.dropSlot(s)
 	}
 	l.rate.refused(pm.start, l.crowd.trip(), rateOf(l.accepted, pm.start.Sub(l.since)))
-	if r := &l.rate; s != nil { // it is no such limit, but a rate that they exceed
-		r.measured(l.accepted, now.Sub(l.since), steep(l.accepted))
-		// They may have kept to it for hours: that was no window, nor a burst.
-		r.cycle, r.window, r.pressed = max(min(r.cycle, r.burst), 2), 0, 0
+	if s != nil { // it is no such limit, but a rate that they exceed
+		l.notInFlight(now)
 	}
+	l.hinted(pm.start, hint)
 	l.blocked, l.began, l.probes, l.meanwhile, l.timed, l.timed503 = true, now, 0, 0, hint > 0, timed503
 	if l.rate.low > 0 {
 		p.setLearnedRate(now)
 	}
 	l.crowd.testing = l.crowd.refused(int64(max(pm.level, p.unanswered+1))) && l.rate.low == 0 && !l.timed
+}
+
+// notInFlight measures a rate that had been taken for a limit in flight. What was accepted
+// since the latest reopening tells it, unless that was no more than a burst: then it was
+// let through at once, and the rate is anywhere between what was accepted since the first
+// refusal and that.
+func (l *learner) notInFlight(now time.Time) {
+	r, open := &l.rate, now.Sub(l.since)
+	if l.accepted > r.burst || len(r.zeros) < 2 {
+		r.measured(l.accepted, open, steep(l.accepted))
+	} else {
+		first := r.zeros[len(r.zeros)-1]
+		r.measured(r.total-first.n, now.Sub(first.at), gently)
+		r.doubt, r.full = doublings(r.low, rateOf(l.accepted, open)), l.accepted
+	}
+	// They may have kept to it for hours: that was no window, nor a burst.
+	r.cycle, r.window, r.pressed = max(min(r.cycle, r.burst), 2), 0, 0
+}
+
+// asOften reports whether as many were accepted since the latest reopening as before
+// the first refusal: a burst, or a window's.
+func (l *learner) asOften() bool {
+	n := l.accepted - l.rate.burst
+	return l.rate.burst >= few && -2 <= n && n <= 0
+}
+
+// hinted takes in for how long the first refusal of a block asks to wait. Of a window less
+// is left the longer it was open. Some servers ask for as long whenever they refuse.
+func (l *learner) hinted(at time.Time, hint time.Duration) {
+	open := at.Sub(l.since)
+	if l.hint > 0 && hint > 0 {
+		l.shrinks = hint < l.hint && open > l.open || hint > l.hint && open < l.open
+	}
+	l.hint, l.open = hint, open
 }
 
 // learnReopened ends a block: the origin accepts again a request sent at start.

@@ -56,6 +56,10 @@ func (l *learner) measure(reopened, shut time.Time) {
 // lets through.
 func (l *learner) remeasure(reopened time.Time) {
 	r := &l.rate
+	if l.timed && r.doubt > 0 && !l.shrinks { // it may ask for as long whenever it refuses
+		r.window = 0
+		return
+	}
 	closed := l.closed()
 	if l.accepted < r.cycle && r.low < backOff*r.tooFast && closed > 3*perUnit(r.low) {
 		// It lets through less than was taken for a window's, and it was closed
