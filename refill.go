@@ -114,7 +114,7 @@ func (l *ledger) rate(p *Policy) float64 { return float64(p.Quota) / p.Window.Se
 // use the rest. What they use of a bucket is not missed as long as more comes back. It is one
 // for certain where resets are when it is full; what else seems to be one may come back slower.
 func (l *ledger) taken(p *Policy) bool {
-	return l.shape == shapeRefill && l.fillsUp && l.regained > 0 && l.regained < 0.75*l.rate(p)
+	return l.shape == shapeRefill && l.fillsUp && l.streak >= convinced && l.regained > 0 && l.regained < 0.75*l.rate(p)
 }
 
 // measureRefill follows how fast units come back: what is left more than it
