@@ -317,7 +317,7 @@ func (l *ledger) bounds(c *charge, p *Policy, s *statement) (r, least int64) {
 		r = min(r, p.Quota) // an absurd count must not raise the rate
 	}
 	least = r - (l.sent - c.answered - c.n) - l.unread(c, p)
-	if l.shape == shapeRefill && l.ordered >= convinced {
+	if l.shape == shapeRefill && l.ordered >= convinced && !l.overtook {
 		least = r - (l.sent - c.sent)
 	}
 	return r, least

@@ -32,6 +32,8 @@ type ordering struct {
 	went      time.Time // when the latest request went …
 	bunched   int64     // … and of the latest that went right behind another: sent, when it was
 	exact     bool      // left is no estimate
+	heardAt   time.Time // … and when it came …
+	overtook  bool      // … to a request that may have overtaken that of the answer before
 }
 
 // fills reports whether the reset named can be when a bucket that refills steadily
@@ -168,7 +170,9 @@ func (l *ledger) learnOrder(now, start time.Time, c *charge, p *Policy, r int64)
 	} else {
 		l.ordered = 0
 	}
-	l.heardFrom, l.heardLeft = start, r
+	// The answer before came so long after this request went that the one it is to may have arrived after it.
+	l.overtook = l.heardAt.Sub(start) > l.least
+	l.heardFrom, l.heardLeft, l.heardAt = start, r, now
 }
 
 // hearRefill moves what is taken to be left, with what has come back since the
