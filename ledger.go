@@ -265,7 +265,7 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	l.learnElastic(start, p, c, &s, r, least)
 	l.learnShape(now, start, c, p, r, s.refused)
 	l.learnCounter(now, start, c, p, &s, r)
-	l.hearLeft(now, c, p, r, least, s.refused)
+	l.hearLeft(now, start, c, p, r, least, s.refused)
 	if !l.stated {
 		l.begun, l.unheard = now, l.answered-l.heard
 		if l.opened.IsZero() { // it was settled in the epoch before
@@ -317,7 +317,7 @@ func (l *ledger) bounds(c *charge, p *Policy, s *statement) (r, least int64) {
 		r = min(r, p.Quota) // an absurd count must not raise the rate
 	}
 	least = r - (l.sent - c.answered - c.n) - l.unread(c, p)
-	if l.shape == shapeRefill && l.ordered >= convinced {
+	if l.shape == shapeRefill && l.ordered >= convinced && !l.overtook {
 		least = r - (l.sent - c.sent)
 	}
 	return r, least
@@ -333,7 +333,7 @@ func (l *ledger) exactly(c *charge, p *Policy, r int64) (left int64, known bool)
 
 // hearLeft moves what is taken to be left to between the least and the most, r, that
 // the answer to c allows.
-func (l *ledger) hearLeft(now time.Time, c *charge, p *Policy, r, least int64, refused bool) {
+func (l *ledger) hearLeft(now, start time.Time, c *charge, p *Policy, r, least int64, refused bool) {
 	switch {
 	case l.stated && l.flows() && c.sent < l.saidOf: // an older word than the last
 		return
@@ -341,7 +341,7 @@ func (l *ledger) hearLeft(now time.Time, c *charge, p *Policy, r, least int64, r
 		l.noticeOthers(now, p, c, r, refused)
 		l.learnRefill(now, c, p, r, least-l.noise(c, p))
 		if l.shape == shapeRefill {
-			l.hearRefill(now, p, c, r, least)
+			l.hearRefill(now, start, p, c, r, least)
 			return
 		}
 		l.left, l.most = min(max(l.left, least), r), max(min(l.most, r), least)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/heedhttp/heed"
+	"github.com/heedhttp/heed/heedtest"
 )
 
 // Answers of a bucket have all come in the order of their requests, and of eight that went at
@@ -92,4 +93,37 @@ func TestWindowIsNotTakenForAnotherByTheOrderOfRequestsThatWentAtOnce(t *testing
 			time.Sleep(time.Until(begun.Add(window + trip/2)))
 		}
 	})
+}
+
+// stalls is the latency of an origin that stops now and then. Requests that come meanwhile are handled when it
+// goes on, the latest first, and answered in the order they came.
+func stalls(every, length time.Duration) heedtest.Latency {
+	const way = 5 * time.Millisecond
+	return func(int64) (up, down time.Duration) {
+		into := time.Since(time.Now().Truncate(every))
+		if into >= length {
+			return way, way
+		}
+		left := length - into
+		return left + way + left/1000, way + into/500
+	}
+}
+
+// A request that is late may be overtaken by the next, though its answer is not: then that one's
+// does not count it. Neither says that a bucket holds more than it does.
+func TestBucketIsNotEmptiedByRequestsThatWereOvertaken(t *testing.T) {
+	for _, window := range []time.Duration{5 * time.Second, 10 * time.Second} {
+		for stall := 140 * time.Millisecond; stall <= 200*time.Millisecond; stall += 20 * time.Millisecond {
+			quota := int64(window / (100 * time.Millisecond))
+			tally, _ := load{heedtest.Config{
+				Algorithm: heedtest.GCRA, Dialect: heedtest.XRateLimit,
+				Policies: []heedtest.Policy{{Quota: quota, Window: window}},
+				Latency:  stalls(1520*time.Millisecond, stall),
+			}, 16, 8, nil}.play(t)
+			t.Logf("window %v, stalls of %v: %d accepted, %d refused", window, stall, tally.Accepted, tally.Refused)
+			if admissible := 9 * quota; tally.Accepted < admissible*985/1000 || tally.Refused > 0 {
+				t.Errorf("window %v, stalls of %v: %d of %d accepted, %d refused", window, stall, tally.Accepted, admissible, tally.Refused)
+			}
+		}
+	}
 }

@@ -22,6 +22,9 @@ type refilling struct {
 	markedAt   time.Time // when that was last reckoned …
 	markedLeft int64     // … what was left then …
 	markedUse  int64     // … and answered
+	seenFrom   time.Time // since when it is seen how much comes back at least …
+	seenLeft   int64     // … what was left then …
+	seenSent   int64     // … and sent
 }
 
 // ordering is whether answers come in the order of their requests.
@@ -32,6 +35,8 @@ type ordering struct {
 	went      time.Time // when the latest request went …
 	bunched   int64     // … and of the latest that went right behind another: sent, when it was
 	exact     bool      // left is no estimate
+	heardAt   time.Time // … and when it came …
+	overtook  bool      // … to a request that may have overtaken that of the answer before
 }
 
 // fills reports whether the reset named can be when a bucket that refills steadily
@@ -136,6 +141,22 @@ func (l *ledger) measureRefill(now time.Time, p *Policy, r int64) {
 	l.markedAt, l.markedLeft, l.markedUse = now, r, l.answered
 }
 
+// hasten takes a window that was inferred to be no longer than what comes back shows, counting only what
+// is certain. Where it is no longer than what resets are rounded to, nothing else tells how long it is: a small
+// bucket may be full again many times in that time.
+func (l *ledger) hasten(now, start time.Time, c *charge, p *Policy, r int64) {
+	grain := max(l.grain, l.rounded)
+	d := now.Sub(l.seenFrom)
+	if l.inferred == 0 || p.Window > grain || d < 2*grain {
+		return
+	}
+	came := r - l.seenLeft - 1 + c.answered + c.n - l.seenSent // what is left is told in whole units
+	if window := nanoseconds(d.Seconds() / float64(came) * float64(p.Quota) * 1e9); d < 4*grain && came > 0 && window < p.Window {
+		p.Window, l.inferred = window, 1
+	}
+	l.seenFrom, l.seenLeft, l.seenSent = start, r, l.sent
+}
+
 // refilled is what is left at an instant where units come back steadily.
 func (l *ledger) refilled(at time.Time, p *Policy) float64 {
 	return float64(l.left) + l.part + l.comes(l.said, at, p)
@@ -168,14 +189,17 @@ func (l *ledger) learnOrder(now, start time.Time, c *charge, p *Policy, r int64)
 	} else {
 		l.ordered = 0
 	}
-	l.heardFrom, l.heardLeft = start, r
+	// The answer before came so long after this request went that the one it is to may have arrived after it.
+	l.overtook = l.heardAt.Sub(start) > l.least
+	l.heardFrom, l.heardLeft, l.heardAt = start, r, now
 }
 
 // hearRefill moves what is taken to be left, with what has come back since the
 // last word, to where it is between the least and the most that the answer to c
 // allows.
-func (l *ledger) hearRefill(now time.Time, p *Policy, c *charge, r, least int64) {
+func (l *ledger) hearRefill(now, start time.Time, p *Policy, c *charge, r, least int64) {
 	l.measureRefill(now, p, r)
+	l.hasten(now, start, c, p, r)
 	if least > l.most {
 		l.lumps.gained = now
 	}
