@@ -223,7 +223,7 @@ func (l *learner) notInFlight(now time.Time) {
 		r.doubt, r.full = doublings(r.low, rateOf(l.accepted, open)), l.accepted
 	}
 	// They may have kept to it for hours: that was no window, nor a burst.
-	r.cycle, r.window, r.pressed = max(min(r.cycle, r.burst), 2), 0, 0
+	r.cycle, r.window, r.most, r.pressed = max(min(r.cycle, r.burst), 2), 0, ages, 0
 }
 
 // asOften reports whether as many were accepted since the latest reopening as before

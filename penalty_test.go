@@ -62,6 +62,25 @@ func TestOutageIsNotTakenForAPenalty(t *testing.T) {
 	}
 }
 
+// Nor is a bucket, out of which as many were accepted as the first time before it was empty: it
+// lets through again at once.
+func TestBucketIsNotTakenForAPenalty(t *testing.T) {
+	const minutes = 20
+	var share, runs float64
+	for _, quota := range []int64{8, 10, 20} {
+		for _, trip := range []time.Duration{5 * time.Millisecond, 20 * time.Millisecond} {
+			tally, _ := load{heedtest.Config{
+				Algorithm: heedtest.TokenBucket, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: quota, Window: time.Second}}, Latency: heedtest.RoundTrip(trip),
+			}, 16, 60 * minutes, nil}.play(t)
+			share, runs = share+float64(tally.Accepted)/float64(60*minutes*quota), runs+1
+		}
+	}
+	t.Logf("%.4f of what was to be had", share/runs)
+	if share/runs < 0.995 {
+		t.Errorf("%.4f of what was to be had", share/runs)
+	}
+}
+
 // Where refused requests count, too, a window that was used up at once is not over until more have
 // left it than were refused. What is asked sooner does not make it out to be longer.
 func TestRefusedThatCountDoNotMakeAWindowLonger(t *testing.T) {
