@@ -267,6 +267,9 @@ func (p *partition) learnReopened(now, start time.Time) {
 	if r.shut = l.closed(); l.blocks > 1 { // once it may have been an outage
 		r.shut = min(r.shut, r.closed)
 	}
+	if l.blocks == 2 && start.Sub(hit) < r.penalty/2 { // the first one was an outage
+		r.penalty = 0
+	}
 	if r.penalty > 0 || r.outgrown(hit, l.accepted-l.meanwhile, r.total-r.zeros[0].n) {
 		r.punish(min(start.Sub(hit), r.closed))
 	}
@@ -343,7 +346,10 @@ func (p *partition) unlearn() {
 // it is a window, and how long, the ends of round times are what is tried.
 func (l *learner) pauseFor(now time.Time, inARow int, most time.Duration) time.Duration {
 	r := &l.rate
-	wait := max(perUnit(r.pace()), perUnit(16*r.low/float64(r.cycle)), r.penalty)
+	wait := max(perUnit(r.pace()), perUnit(16*r.low/float64(r.cycle)))
+	if l.blocks > 1 { // once it may have been an outage
+		wait = max(wait, r.penalty)
+	}
 	wait = min(nanoseconds(math.Ldexp(float64(wait), max(inARow-1, 0))), most)
 	first, known := r.ago(r.cycle)
 	if !known {

@@ -62,6 +62,32 @@ func TestOutageIsNotTakenForAPenalty(t *testing.T) {
 	}
 }
 
+// Nor is one before the limit was ever met, however much is accepted after it in less time: the
+// next refusal shows it.
+func TestOutageBeforeTheLimitIsMetIsNotTakenForAPenalty(t *testing.T) {
+	var share, runs float64
+	for _, algorithm := range []heedtest.Algorithm{heedtest.TokenBucket, heedtest.FixedWindow} {
+		for _, begin := range []time.Duration{time.Second, 10 * time.Second} {
+			load{heedtest.Config{
+				Algorithm: algorithm, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: 3000, Window: time.Minute}}, Latency: heedtest.RoundTrip(50 * time.Millisecond),
+			}, 1, 85, func(o *heedtest.Origin, _ *heed.Registry) {
+				time.Sleep(begin)
+				o.Outage(time.Now().Add(10*time.Minute), 429, 0)
+				time.Sleep(20 * time.Minute)
+				o.SetPolicies(heedtest.Policy{Quota: 600, Window: time.Minute})
+				time.Sleep(30 * time.Minute)
+				o.ResetTally()
+				time.Sleep(30 * time.Minute)
+				share, runs = share+float64(o.Tally().Accepted)/600/30, runs+1
+			}}.play(t)
+		}
+	}
+	t.Logf("%.2f of what was to be had", share/runs)
+	if share/runs < 0.85 {
+		t.Errorf("%.2f of what was to be had", share/runs)
+	}
+}
+
 // Nor is a bucket, out of which as many were accepted as the first time before it was empty: it
 // lets through again at once.
 func TestBucketIsNotTakenForAPenalty(t *testing.T) {
