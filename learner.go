@@ -337,6 +337,7 @@ func (p *partition) unlearn() {
 		}
 	}
 	l.rate, l.crowd, l.blocked, l.blocks, l.since = throughput{}, crowd{}, false, 0, time.Time{}
+	l.hint, l.open, l.shrinks = 0, 0, false
 }
 
 // pauseFor is how long to wait after a refusal at a learned rate: until the
