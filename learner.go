@@ -223,7 +223,7 @@ func (l *learner) notInFlight(now time.Time) {
 		r.doubt, r.full = doublings(r.low, rateOf(l.accepted, open)), l.accepted
 	}
 	// They may have kept to it for hours: that was no window, nor a burst.
-	r.cycle, r.window, r.pressed = max(min(r.cycle, r.burst), 2), 0, 0
+	r.cycle, r.window, r.most, r.pressed = max(min(r.cycle, r.burst), 2), 0, ages, 0
 }
 
 // asOften reports whether as many were accepted since the latest reopening as before
@@ -266,6 +266,9 @@ func (p *partition) learnReopened(now, start time.Time) {
 	hit := r.zeros[0].at
 	if r.shut = l.closed(); l.blocks > 1 { // once it may have been an outage
 		r.shut = min(r.shut, r.closed)
+	}
+	if l.blocks == 2 && start.Sub(hit) < r.penalty/2 { // the first one was an outage
+		r.penalty = 0
 	}
 	if r.penalty > 0 || r.outgrown(hit, l.accepted-l.meanwhile, r.total-r.zeros[0].n) {
 		r.punish(min(start.Sub(hit), r.closed))
@@ -334,6 +337,7 @@ func (p *partition) unlearn() {
 		}
 	}
 	l.rate, l.crowd, l.blocked, l.blocks, l.since = throughput{}, crowd{}, false, 0, time.Time{}
+	l.hint, l.open, l.shrinks = 0, 0, false
 }
 
 // pauseFor is how long to wait after a refusal at a learned rate: until the
@@ -343,7 +347,10 @@ func (p *partition) unlearn() {
 // it is a window, and how long, the ends of round times are what is tried.
 func (l *learner) pauseFor(now time.Time, inARow int, most time.Duration) time.Duration {
 	r := &l.rate
-	wait := max(perUnit(r.pace()), perUnit(16*r.low/float64(r.cycle)), r.penalty)
+	wait := max(perUnit(r.pace()), perUnit(16*r.low/float64(r.cycle)))
+	if l.blocks > 1 { // once it may have been an outage
+		wait = max(wait, r.penalty)
+	}
 	wait = min(nanoseconds(math.Ldexp(float64(wait), max(inARow-1, 0))), most)
 	first, known := r.ago(r.cycle)
 	if !known {

@@ -62,6 +62,51 @@ func TestOutageIsNotTakenForAPenalty(t *testing.T) {
 	}
 }
 
+// Nor is one before the limit was ever met, however much is accepted after it in less time: the
+// next refusal shows it.
+func TestOutageBeforeTheLimitIsMetIsNotTakenForAPenalty(t *testing.T) {
+	var share, runs float64
+	for _, algorithm := range []heedtest.Algorithm{heedtest.TokenBucket, heedtest.FixedWindow} {
+		for _, begin := range []time.Duration{time.Second, 10 * time.Second} {
+			load{heedtest.Config{
+				Algorithm: algorithm, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: 3000, Window: time.Minute}}, Latency: heedtest.RoundTrip(50 * time.Millisecond),
+			}, 1, 85, func(o *heedtest.Origin, _ *heed.Registry) {
+				time.Sleep(begin)
+				o.Outage(time.Now().Add(10*time.Minute), 429, 0)
+				time.Sleep(20 * time.Minute)
+				o.SetPolicies(heedtest.Policy{Quota: 600, Window: time.Minute})
+				time.Sleep(30 * time.Minute)
+				o.ResetTally()
+				time.Sleep(30 * time.Minute)
+				share, runs = share+float64(o.Tally().Accepted)/600/30, runs+1
+			}}.play(t)
+		}
+	}
+	t.Logf("%.2f of what was to be had", share/runs)
+	if share/runs < 0.85 {
+		t.Errorf("%.2f of what was to be had", share/runs)
+	}
+}
+
+// Nor is a bucket, out of which as many were accepted as the first time before it was empty: it
+// lets through again at once.
+func TestBucketIsNotTakenForAPenalty(t *testing.T) {
+	const minutes = 20
+	var share, runs float64
+	for _, quota := range []int64{8, 10, 20} {
+		for _, trip := range []time.Duration{5 * time.Millisecond, 20 * time.Millisecond} {
+			tally, _ := load{heedtest.Config{
+				Algorithm: heedtest.TokenBucket, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: quota, Window: time.Second}}, Latency: heedtest.RoundTrip(trip),
+			}, 16, 60 * minutes, nil}.play(t)
+			share, runs = share+float64(tally.Accepted)/float64(60*minutes*quota), runs+1
+		}
+	}
+	t.Logf("%.4f of what was to be had", share/runs)
+	if share/runs < 0.994 {
+		t.Errorf("%.4f of what was to be had", share/runs)
+	}
+}
+
 // Where refused requests count, too, a window that was used up at once is not over until more have
 // left it than were refused. What is asked sooner does not make it out to be longer.
 func TestRefusedThatCountDoNotMakeAWindowLonger(t *testing.T) {

@@ -83,7 +83,7 @@ func (s *slot) resize(p Policy) {
 	if (p.Window == 0 || s.loose && s.shown) && s.source == SourceAnnounced {
 		s.terms.Window = known
 	} else {
-		s.ledger.inferred = 0
+		s.ledger.inferred, s.ledger.shorter = 0, 0
 	}
 	if s.source != SourceConfigured || p.Burst <= 0 || p.Window <= 0 {
 		s.bucket = nil

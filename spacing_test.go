@@ -86,7 +86,6 @@ func TestCancelledPermitLeavesNoInterval(t *testing.T) {
 	})
 }
 
-// In every window of its length, as the origin sees arrivals.
 // 2500 requests that cost nothing of a quota of 1000 an hour, each over after 10 ms.
 func TestWhatCostsNothingIsNotSpread(t *testing.T) {
 	for name, end := range map[string]func(*heed.Permit){
@@ -130,6 +129,7 @@ func TestWhatCostsNothingIsNotSpread(t *testing.T) {
 	}
 }
 
+// In every window of its length, as the origin sees arrivals.
 func TestConfiguredPolicyHoldsInEveryWindow(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

@@ -255,8 +255,8 @@ func (p *partition) settleDeadlines(now time.Time) {
 		return
 	}
 	settle := func(w *waiter, pl *place) (left bool) {
-		if w.deadline.IsZero() && !w.charged {
-			return false
+		if w.deadline.IsZero() {
+			return p.refuseImpossible(w)
 		}
 		v := p.judge(now, &w.ask, pl)
 		return p.refuseLate(now, w, &v)
@@ -289,11 +289,9 @@ func (p *partition) refuse(w *waiter, wait time.Duration, by obstacle, why Reaso
 // refuseLate refuses one in line where it turns out that it cannot start in time, or costs more
 // than a cap that was lowered meanwhile will ever give. It reports whether it did.
 func (p *partition) refuseLate(now time.Time, w *waiter, v *verdict) bool {
-	if s := p.impossible(&w.ask); s != nil {
-		p.refuse(w, 0, obstacle{CausePolicy, s.policy.Name}, ReasonCost)
-		return true
-	}
 	switch {
+	case p.refuseImpossible(w):
+		return true
 	case !w.misses(v.at):
 		return false
 	case v.at.After(now):
@@ -303,6 +301,16 @@ func (p *partition) refuseLate(now time.Time, w *waiter, v *verdict) bool {
 		w.resolve(nil, w.expired(now, w.tooLate()))
 	}
 	return true
+}
+
+// refuseImpossible refuses one in line that costs more than a cap will ever give. It reports
+// whether it did.
+func (p *partition) refuseImpossible(w *waiter) bool {
+	s := p.impossible(&w.ask)
+	if s != nil {
+		p.refuse(w, 0, obstacle{CausePolicy, s.policy.Name}, ReasonCost)
+	}
+	return s != nil
 }
 
 // limitWaits has those waiting keep to a MaxWait that has changed.

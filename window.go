@@ -84,8 +84,9 @@ func (l *learner) remeasure(reopened time.Time) {
 	}
 	shortest, longest := l.refused.Sub(first)-l.trip(), reopened.Sub(first)+l.trip()
 	if l.asMany() { // the first of them may have been long on its way
-		if shortest = min(shortest, l.refused.Sub(l.seen)); shortest > r.most*3/2 {
-			r.punish(min(reopened.Sub(r.zeros[0].at), r.closed)) // closed for longer than the window is, by far
+		// Closed for longer than a bucket is, and than the window is by far.
+		if shortest = min(shortest, l.refused.Sub(l.seen)); closed > 3*perUnit(r.low) && shortest > r.most*3/2 {
+			r.punish(min(reopened.Sub(r.zeros[0].at), r.closed))
 			return
 		}
 	}
