@@ -226,7 +226,10 @@ func (l *ledger) shorten(now time.Time, p *Policy, grain time.Duration) {
 	if l.down > 0 || most >= p.Window || most <= least || most < grain {
 		return
 	}
-	p.Window, l.inferred = most, most-least
+	if whole := most.Truncate(time.Second); whole >= max(least, 1) { // as most are
+		most = whole
+	}
+	p.Window, l.inferred = most, max(most-least, 1)
 }
 
 // hearReset narrows down when the reset is. An origin may have rounded it up

@@ -52,6 +52,24 @@ func TestWindowsShorterThanTheirResetsSayAreUsedUp(t *testing.T) {
 	})
 }
 
+// From further away it shows only to within a round trip how long such a window is. It is
+// taken to be of whole seconds then, or each would be begun late.
+func TestWindowsShorterThanTheirResetsSayAreUsedUpFromFarAway(t *testing.T) {
+	const windows, quota = 30, 10
+	for _, trip := range []time.Duration{15 * time.Millisecond, 50 * time.Millisecond} {
+		for skew := time.Duration(0); skew < time.Second; skew += 300 * time.Millisecond {
+			tally, _ := load{heedtest.Config{
+				Dialect: heedtest.XRateLimitEpoch, ClockSkew: skew, Policies: []heedtest.Policy{{Quota: quota, Window: time.Second}},
+				Latency: heedtest.RoundTrip(trip),
+			}, 16, windows, nil}.play(t)
+			t.Logf("%v, %v: %d accepted, %d refused", trip, skew, tally.Accepted, tally.Refused)
+			if least := int64(windows*quota) * int64(time.Second) * 88 / 100 / int64(time.Second+trip); tally.Accepted < least || tally.Refused > 0 {
+				t.Errorf("%v, %v: %d accepted, want %d; %d refused", trip, skew, tally.Accepted, least, tally.Refused)
+			}
+		}
+	}
+}
+
 // Where resets are rounded to as much as windows are long, nothing goes for a window
 // after the last unit, whenever that goes: to leave it costs no more than itself.
 func TestWindowsAsShortAsResetsAreRoundedToAreUsedUp(t *testing.T) {
