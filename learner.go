@@ -278,7 +278,7 @@ func (p *partition) learnReopened(now, start time.Time) {
 	case r.low > 0 && l.probes > 1 && !(l.asMany() && r.cycle >= few): // closed for longer than a unit takes
 		if low := rateOf(l.accepted, shut.Sub(l.since)); low < r.low {
 			if low < r.low/2 { // it may have been an outage, which is over
-				r.climb = max(r.climb, steep(l.accepted))
+				r.climb = max(r.climb, steep(l.accepted), 1)
 			}
 			r.low = max(low, r.low/8)
 		}

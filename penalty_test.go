@@ -118,3 +118,25 @@ func TestRefusedThatCountDoNotMakeAWindowLonger(t *testing.T) {
 		t.Errorf("%d accepted of 600, %d refused", tally.Accepted, tally.Refused)
 	}
 }
+
+// What is shut for many minutes once a window's worth has been accepted looks like a window as long. If that was an
+// outage, nothing else shows it than that more is let through, and that is tried soon.
+func TestOutageTakenForAWindowIsSoonSeenToHaveBeenOne(t *testing.T) {
+	for _, algorithm := range []heedtest.Algorithm{heedtest.TokenBucket, heedtest.FixedWindow} {
+		for _, begin := range []time.Duration{time.Second, 10 * time.Second, time.Minute} {
+			load{heedtest.Config{
+				Algorithm: algorithm, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: 600, Window: time.Minute}}, Latency: heedtest.RoundTrip(50 * time.Millisecond),
+			}, 16, 75, func(o *heedtest.Origin, _ *heed.Registry) {
+				time.Sleep(begin)
+				o.Outage(time.Now().Add(10*time.Minute), 429, time.Minute)
+				time.Sleep(45 * time.Minute)
+				o.ResetTally()
+				time.Sleep(25 * time.Minute)
+				t.Logf("%s from %v: %d accepted of %d", algorithm, begin, o.Tally().Accepted, 25*600)
+				if o.Tally().Accepted < 25*600/2 {
+					t.Errorf("%s from %v: %d accepted of %d", algorithm, begin, o.Tally().Accepted, 25*600)
+				}
+			}}.play(t)
+		}
+	}
+}

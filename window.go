@@ -9,6 +9,9 @@ import (
 // it is known only between which bounds the window of a limit lies, it is
 // taken to be the longest such time between them.
 
+// What is shut for longer than this is more often out of order than a limit that nobody announces.
+const outageMostly = 3 * time.Minute
+
 // measure takes what was accepted until the origin reopened for what a window
 // lets through. shut is when it was known to be closed still. Where it was heed that
 // chose when to ask again, the window may be far shorter, and the rate is searched for
@@ -45,9 +48,10 @@ func (l *learner) measure(reopened, shut time.Time) {
 	r.measured(l.accepted, window, climb)
 	r.doubt, r.most = doubt, longest+l.trip()
 	// Where all had been used up in a moment, it says nothing of whether the wait is what the limit
-	// takes, or a penalty. Trying twice as much costs no more than what is left of a window, and is
-	// done where hardly more than one request is on its way at a time.
-	r.trial = told && open < l.closed()/4 && r.low*l.crowd.trip() <= 0.25
+	// takes, or a penalty, or was an outage where it took long. Trying twice as much costs no more
+	// than what is left of a window, and is done where hardly more than one request is on its way
+	// at a time.
+	r.trial = (told || l.closed() > outageMostly) && open < l.closed()/4 && r.low*l.crowd.trip() <= 0.25
 	r.full = l.accepted - int64(r.low*open.Seconds())
 }
 
