@@ -65,6 +65,9 @@ func TestOutageIsNotTakenForAPenalty(t *testing.T) {
 // Nor is one before the limit was ever met, however much is accepted after it in less time: the
 // next refusal shows it.
 func TestOutageBeforeTheLimitIsMetIsNotTakenForAPenalty(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays very many requests")
+	}
 	var share, runs float64
 	for _, algorithm := range []heedtest.Algorithm{heedtest.TokenBucket, heedtest.FixedWindow} {
 		for _, begin := range []time.Duration{time.Second, 10 * time.Second} {
@@ -122,6 +125,9 @@ func TestRefusedThatCountDoNotMakeAWindowLonger(t *testing.T) {
 // What is shut for many minutes once a window's worth has been accepted looks like a window as long. If that was an
 // outage, nothing else shows it than that more is let through, and that is tried soon.
 func TestOutageTakenForAWindowIsSoonSeenToHaveBeenOne(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays very many requests")
+	}
 	for _, algorithm := range []heedtest.Algorithm{heedtest.TokenBucket, heedtest.FixedWindow} {
 		for _, begin := range []time.Duration{time.Second, 10 * time.Second, time.Minute} {
 			load{heedtest.Config{
