@@ -12,6 +12,9 @@ import (
 // a time that is named or not. That is no window as long: most of what there is to get is got in
 // the long run, and the penalty is hardly ever incurred.
 func TestPenaltyIsNotTakenForTheWindow(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays very many requests")
+	}
 	for name, c := range map[string]struct {
 		policy  heedtest.Policy
 		block   time.Duration
@@ -94,6 +97,9 @@ func TestOutageBeforeTheLimitIsMetIsNotTakenForAPenalty(t *testing.T) {
 // Nor is a bucket, out of which as many were accepted as the first time before it was empty: it
 // lets through again at once.
 func TestBucketIsNotTakenForAPenalty(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays very many requests")
+	}
 	const minutes = 20
 	var share, runs float64
 	for _, quota := range []int64{8, 10} {
