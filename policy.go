@@ -27,6 +27,9 @@ type Policy struct {
 	PartitionKey string        // raw bytes; "" where none was stated
 }
 
+// rate is how many units a second come back to all who use the quota.
+func (p *Policy) rate() float64 { return float64(p.Quota) / p.Window.Seconds() }
+
 // A ServiceLimit is what a server says is left of one policy just now
 // (draft-ietf-httpapi-ratelimit-headers-11, section 4).
 type ServiceLimit struct {

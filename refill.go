@@ -31,12 +31,12 @@ type refilling struct {
 type ordering struct {
 	ordered   int       // answers in a row that did …
 	heardFrom time.Time // … when the request of the latest of them went …
-	heardLeft int64     // … and what it said is left
+	heardLeft int64     // … what it said is left …
+	heardAt   time.Time // … and when it came
+	overtook  bool      // its request may have overtaken that of the answer before
 	went      time.Time // when the latest request went …
 	bunched   int64     // … and of the latest that went right behind another: sent, when it was
 	exact     bool      // left is no estimate
-	heardAt   time.Time // … and when it came …
-	overtook  bool      // … to a request that may have overtaken that of the answer before
 }
 
 // fills reports whether the reset named can be when a bucket that refills steadily
@@ -105,21 +105,18 @@ func (l *ledger) learnRefill(now time.Time, c *charge, p *Policy, r, least int64
 // back steadily: most of what came back lately, or of the policy's own rate where
 // nothing has been heard for a window.
 func (l *ledger) refill(now time.Time, p *Policy) float64 {
-	r := l.rate(p)
+	r := p.rate()
 	if l.regained > 0 && now.Sub(l.said) < p.Window {
 		r = min(r, l.regained)
 	}
 	return trust * r
 }
 
-// rate is how many units a second come back to all who use the quota.
-func (l *ledger) rate(p *Policy) float64 { return float64(p.Quota) / p.Window.Seconds() }
-
 // taken reports whether so much less comes back to this process than to all that others must
 // use the rest. What they use of a bucket is not missed as long as more comes back. It is one
 // for certain where resets are when it is full; what else seems to be one may come back slower.
 func (l *ledger) taken(p *Policy) bool {
-	return l.shape == shapeRefill && l.fillsUp && l.streak >= convinced && l.regained > 0 && l.regained < 0.75*l.rate(p)
+	return l.shape == shapeRefill && l.fillsUp && l.streak >= convinced && l.regained > 0 && l.regained < 0.75*p.rate()
 }
 
 // measureRefill follows how fast units come back: what is left more than it
@@ -131,7 +128,7 @@ func (l *ledger) measureRefill(now time.Time, p *Policy, r int64) {
 		return
 	}
 	used := l.answered - l.markedUse
-	full := float64(l.markedLeft)+l.rate(p)*d.Seconds() > float64(p.Quota)
+	full := float64(l.markedLeft)+p.rate()*d.Seconds() > float64(p.Quota)
 	if got := float64(r-l.markedLeft+used) / d.Seconds(); d < p.Window && got > 0 && !full {
 		if l.regained == 0 {
 			l.regained = got

@@ -89,7 +89,7 @@ func (s *slot) resize(p Policy) {
 		s.bucket = nil
 		return
 	}
-	perSecond := rate.Limit(float64(p.Quota) / p.Window.Seconds())
+	perSecond := rate.Limit(p.rate())
 	s.bucket = rate.NewLimiter(perSecond, int(min(p.Burst, math.MaxInt)))
 }
 

@@ -128,7 +128,7 @@ func (s *slot) makeWay(now time.Time, velocity, rate float64) float64 {
 	l, p := &s.ledger, &s.terms
 	left := l.seen(now, p)
 	share := left / float64(p.Quota)
-	least := float64(p.Quota) / p.Window.Seconds() / 100
+	least := p.rate() / 100
 	if !l.othersSeen {
 		if l.shape == shapeRefill && l.fillsUp && !l.twoCounts() {
 			return max(min(velocity, greedy*share)*rate, least)

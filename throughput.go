@@ -40,7 +40,7 @@ type throughput struct {
 	closed   time.Duration // … and for how long it had been closed
 	bunches  bool          // units come many at a time, as in a window
 
-	trial   bool          // the pace is twice as high at first, to see whether the wait the server named was a penalty …
+	trial   bool          // the pace is twice as high at first, to see whether it was shut for a penalty, or by an outage …
 	tried   bool          // … and that was what was refused last
 	shut    time.Duration // for how long it was closed at the latest blocks, at least
 	penalty time.Duration // for how long it shuts out whoever exceeds it; 0: for no longer than its rate explains
