@@ -134,8 +134,9 @@ func (v view) probes(at time.Duration) (n int64) {
 	return n
 }
 
-func refused(e heedtest.Event) bool { return !e.Accepted }
-func anyAnswer(heedtest.Event) bool { return true }
+func refused(e heedtest.Event) bool  { return !e.Accepted }
+func accepted(e heedtest.Event) bool { return e.Accepted }
+func anyAnswer(heedtest.Event) bool  { return true }
 
 // overall counts the whole run but for the windows to skip, and where windows
 // go by the clock, whole windows only: the first and the last one are cut off
@@ -267,14 +268,14 @@ func restored(v view) figures {
 		f.mine, f.best, f.whole = 1, 1, 1
 		return f
 	}
-	// Ten windows from the first accepted request on, against an oracle that
-	// begins then.
+	// The full rate two answers after the end, against an oracle that begins then.
+	two := v.told(v.told(over, accepted), accepted)
 	w := s.Quota.Window
 	calm := s
-	calm.Changes, calm.Length = nil, func(q Quota) time.Duration { return 10 * q.Window }
-	v.scenario, v.began = calm, v.began.Add(first)
-	f.mine = count(v.arrivals(), first, first+10*w)
-	f.best = count(v.oracle(0, 10*w), 0, 10*w)
+	calm.Changes, calm.Length = nil, func(q Quota) time.Duration { return 11 * q.Window }
+	v.scenario, v.began = calm, v.began.Add(two)
+	f.mine = fading(v.arrivals(), two, two+11*w, w)
+	f.best = fading(v.oracle(0, 11*w), 0, 11*w, w)
 	f.whole = 10 * float64(s.Quota.Units)
 	return f
 }

@@ -11,10 +11,16 @@ import (
 // and the share, at least.
 type floor struct{ perMille, share float64 }
 
+// above reports whether a row is neither met nor at least as good.
+func (f floor) above(l Line) bool {
+	return !l.Met() && (l.PerMilleMean > f.perMille || l.ShareMean < f.share)
+}
+
 // notYet are the rows that are known not to be met in every scenario, and what
 // they are held to instead, which is no substitute. TestScoreCard says so where one
 // of them is met, and does not fail: at the edge the order in which goroutines run
-// can decide. The floors are a hundredth of the share below the least seen in dozens of runs.
+// can decide. The floors are a hundredth of the share below the least seen in dozens of runs;
+// what is below them nevertheless is played with more seeds before it is judged.
 var notYet = map[string]floor{
 	"announced": {0.3, 0.983},
 	"rounded":   {0.6, 0.98},
@@ -27,7 +33,6 @@ var notYet = map[string]floor{
 	"four":      {13, 0.953},
 	"change":    {0.5, 0.968},
 	"cold":      {0.4, 0.984},
-	"outage":    {50, 0.96},
 }
 
 // TestScoreCard plays a part of every row's conditions and holds heed to the
@@ -48,20 +53,26 @@ func TestScoreCard(t *testing.T) {
 	for _, row := range rows {
 		t.Run(row.Name, func(t *testing.T) {
 			filter.Row = row.Name
-			results := PlayAll(t.Context(), filter.Scenarios(rows), []Client{Heed}, 1, nil)
-			line := Sum(rows, results, false)[0]
+			play := func(seeds int) ([]Result, Line) {
+				results := PlayAll(t.Context(), filter.Scenarios(rows), []Client{Heed}, seeds, nil)
+				return results, Sum(rows, results, false)[0]
+			}
+			results, line := play(1)
 			least, expected := notYet[row.Name]
+			if expected && least.above(line) {
+				results, line = play(4)
+			}
 			var table strings.Builder
 			WriteTable(&table, rows, append([]Line{line}, failed(rows, results)...))
 			switch {
-			case expected && !line.Met() && (line.PerMilleMean > least.perMille || line.ShareMean < least.share):
+			case expected && least.above(line):
 				t.Errorf("below what it was: %.1f refused per 1000, share %.3f in the mean\n%s", line.PerMilleMean, line.ShareMean, &table)
-			case expected && line.Met() && whole:
-				t.Logf("%s is met: if it always is, take it off the list\n%s", row.Name, &table)
-			case expected:
+			case !line.Met() && expected:
 				t.Logf("not met yet: %.1f refused per 1000, share %.3f in the mean\n%s", line.PerMilleMean, line.ShareMean, &table)
 			case !line.Met():
 				t.Errorf("not met:\n%s", &table)
+			case expected && whole:
+				t.Logf("%s is met: if it always is, take it off the list\n%s", row.Name, &table)
 			default:
 				t.Logf("met:\n%s", &table)
 			}
