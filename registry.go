@@ -166,12 +166,6 @@ func (r *Registry) begin(ctx context.Context, req *http.Request, a ask) (w *wait
 	return w, pm, err
 }
 
-// flush tells of the events that others left behind.
-func (o *origin) flush() {
-	o.mu.Lock()
-	o.unlock()
-}
-
 // Check reports whether req could be sent now, and if not, what would hold it
 // and for how long. It takes nothing and waits for nobody. What the request's
 // context holds counts as it does for [Registry.Acquire].
