@@ -12,7 +12,7 @@ type Priority int
 
 const (
 	PriorityLow    Priority = -1
-	PriorityNormal Priority = 0
+	PriorityNormal Priority = 0 // of requests for which none is set
 	PriorityHigh   Priority = 1
 )
 
@@ -97,7 +97,7 @@ func WithPriority(ctx context.Context, p Priority) context.Context {
 
 // WithMinInterval returns a context whose requests start no sooner than d
 // after the origin's last start, where d is longer than the origin's own
-// MinInterval.
+// MinInterval; d <= 0 asks for nothing.
 func WithMinInterval(ctx context.Context, d time.Duration) context.Context {
 	return with(ctx, func(o *options) { o.minInterval = d })
 }

@@ -317,7 +317,7 @@ func (r *dialectReader) emitPercent(g *quotaGroup, p Policy, l ServiceLimit) {
 						reset, grain = d, time.Second
 					}
 				default:
-					if len(uses) < maxPolicies {
+					if len(uses) < maxItems {
 						uses = append(uses, use{strings.ReplaceAll(strings.ToLower(key), "_", "-"), n})
 					}
 				}

@@ -48,7 +48,7 @@ func (r *dialectReader) add(d *Dialect, p Policy, l ServiceLimit) {
 		}
 	}
 	l.Policy, l.Unit = p.Name, p.Unit
-	if p.Quota >= 0 && len(r.a.Policies) < maxPolicies {
+	if p.Quota >= 0 && len(r.a.Policies) < maxItems {
 		r.a.Policies = append(r.a.Policies, p)
 		if r.usual {
 			r.a.usual = append(r.a.usual, p.Name)
@@ -63,7 +63,7 @@ func (r *dialectReader) add(d *Dialect, p Policy, l ServiceLimit) {
 			return
 		}
 	}
-	if len(r.a.Limits) < maxPolicies {
+	if len(r.a.Limits) < maxItems {
 		r.a.Limits = append(r.a.Limits, l)
 	}
 }
@@ -105,7 +105,7 @@ func (r *dialectReader) addToIETF(p *Policy, l *ServiceLimit) bool {
 		}
 		if left != nil {
 			lack(left, l)
-		} else if (l.Remaining >= 0 || l.Reset >= 0) && len(r.a.Limits) < maxPolicies {
+		} else if (l.Remaining >= 0 || l.Reset >= 0) && len(r.a.Limits) < maxItems {
 			l.Policy, l.Unit = have.Name, have.Unit
 			r.a.Limits = append(r.a.Limits, *l)
 		}
@@ -118,7 +118,7 @@ func (r *dialectReader) addToIETF(p *Policy, l *ServiceLimit) bool {
 			continue
 		}
 		lack(have, l)
-		if p.Quota >= 0 && len(r.a.Policies) < maxPolicies {
+		if p.Quota >= 0 && len(r.a.Policies) < maxItems {
 			p.Name = have.Policy
 			r.a.Policies = append(r.a.Policies, *p)
 		}

@@ -8,9 +8,6 @@ import (
 	"time"
 )
 
-// maxPolicies bounds the policies and limits that one response can announce.
-const maxPolicies = 64
-
 // readDialects adds to an announcement what a response says in dialects, after
 // the IETF fields were read into it: what they said stays, and a quota that
 // both state is taken in once. fields are the names limitFields found, date is
@@ -290,7 +287,7 @@ func (r *dialectReader) found(use fieldUse, dim, name string) {
 		}
 	}
 	if g == nil {
-		if len(r.groups) == maxPolicies {
+		if len(r.groups) == maxItems {
 			return
 		}
 		r.groups = append(r.groups, quotaGroup{dialect: use.dialect, quota: use.quota, dim: dim, order: use.order})
@@ -413,7 +410,7 @@ func (r *dialectReader) emitList(p *Policy, list string) {
 	found := false
 	items := 0
 	for item := range strings.SplitSeq(list, ",") {
-		if items++; items > maxPolicies {
+		if items++; items > maxItems {
 			return
 		}
 		n, ok := parseCount(item)

@@ -7,7 +7,7 @@ import (
 
 // maxSpan bounds what a dialect's field can state as a time: far beyond what
 // anyone waits for, and far from overflow.
-const maxSpan = 100 * 365 * 24 * time.Hour
+const maxSpan = ages
 
 // A span is a time as a field states it.
 type span struct {

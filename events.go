@@ -12,12 +12,12 @@ const (
 
 	EventWaiting   // a request has to wait; Cause, Policy, Wait (0: unknown) and Queue say for what
 	EventAdmitted  // a request may go; Wait is how long it waited
-	EventAnswered  // an answer came; Status, Latency, and Remaining where announced
+	EventAnswered  // an answer came; Status, Latency, Remaining
 	EventRefused   // an answer turned a request away for a limit; as EventAnswered
-	EventPaused    // a partition or origin is paused; Wait, Cause, InARow, Capped
+	EventPaused    // a partition or origin is paused; Wait, Cause, Policy, InARow, Capped
 	EventResumed   // a pause is over
-	EventLearned   // a policy was announced for the first time, changed, or was inferred; Policy, Quota, Window
-	EventRetried   // a request is about to be tried again; Attempt, Status
+	EventLearned   // a policy was announced for the first time, changed, or was inferred; Policy, Quota, Window, Unit
+	EventRetried   // a request is about to be tried again; Attempt, and Status of the answer it is tried again for
 	EventDegraded  // a shared ledger was lost (Err) or is back (no Err)
 	EventForgotten // an origin's state was dropped
 	EventSetAside  // a token of a [Pool] was answered 401, and is not used there any more; Partition tells which
@@ -55,8 +55,8 @@ func (k Kind) String() string {
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
 // An Event is one thing that happened at one origin, for dashboards and
-// metrics. Fields that a Kind does not name are zero. Credentials, partition
-// keys and URLs are never part of it.
+// metrics. Fields that neither its Kind nor their own comments name say nothing.
+// Credentials, partition keys and URLs are never part of it.
 type Event struct {
 	Kind   Kind
 	Time   time.Time
@@ -69,13 +69,13 @@ type Event struct {
 	Policy string        // the policy's name
 	Bucket string        // EventPaused, EventResumed: the budget it is about, as the origin names it; "": not one alone
 	Wait   time.Duration // how long it waited, or has to wait
-	Total  time.Duration // EventWaiting, EventAdmitted: waits on the origin so far, this one included
+	Total  time.Duration // EventWaiting, EventAdmitted: the waits of all admitted to the origin so far
 	Queue  int           // requests waiting in the partition
 
 	Status    int           // HTTP status
 	Latency   time.Duration // from the start to the answer
-	Remaining int64         // least left over all policies; -1: unknown
-	Attempt   int           // 1 is a request's first try
+	Remaining int64         // least left over all policies, announced, configured or learned; -1: unknown
+	Attempt   int           // of the request that the event is about; 1: its first try
 	Learned   bool          // EventLearned: inferred from refusals, not announced
 	Quota     int64
 	Window    time.Duration

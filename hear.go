@@ -21,27 +21,7 @@ func (p *partition) hear(now time.Time, pm *Permit, status int, a *Announcement)
 		a, told, l = p.hearAnnounced(now, pm, a, first)
 	}
 	if first {
-		for i := range pm.charges {
-			c := &pm.charges[i]
-			switch {
-			case c.settled:
-			case a.Cached:
-				c.slot.refund(now, c)
-				c.n = 0
-				pm.counts = false // nor do its bytes
-			default:
-				c.slot.settle(now, pm.start, c)
-				if c.slot.source == SourceAnnounced && !a.Refused { // which may come from nearer by
-					c.slot.ledger.hearSilence(now, pm.start, c, &c.slot.terms)
-				}
-				if c.due && c.slot.habit.last.Before(now) {
-					c.slot.habit.missed()
-				}
-			}
-		}
-		if a.Cached {
-			pm.unspread(now)
-		}
+		pm.settle(now, a)
 		p.fade(now)
 	}
 	if a.Reduced {
@@ -63,6 +43,32 @@ func (p *partition) hear(now time.Time, pm *Permit, status int, a *Announcement)
 			kind = EventRefused
 		}
 		p.emit(Event{Kind: kind, Time: now, Status: status, Latency: now.Sub(pm.start), Attempt: pm.attempt, Remaining: p.remaining(now, p.laneNow(pm, l))})
+	}
+}
+
+// settle squares the permit's accounts with its answer: with those that the answer says
+// nothing of, for hearLimit has seen to the others. What came from a cache cost nothing.
+func (pm *Permit) settle(now time.Time, a *Announcement) {
+	for i := range pm.charges {
+		c := &pm.charges[i]
+		switch {
+		case c.settled:
+		case a.Cached:
+			c.slot.refund(now, c)
+			c.n = 0
+			pm.counts = false // nor do its bytes
+		default:
+			c.slot.settle(now, pm.start, c)
+			if c.slot.source == SourceAnnounced && !a.Refused { // which may come from nearer by
+				c.slot.ledger.hearSilence(now, pm.start, c, &c.slot.terms)
+			}
+			if c.due && c.slot.habit.last.Before(now) {
+				c.slot.habit.missed()
+			}
+		}
+	}
+	if a.Cached {
+		pm.unspread(now)
 	}
 }
 

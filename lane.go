@@ -152,47 +152,6 @@ func (p *partition) crowded(a *ask) bool {
 	return len(p.lanes) > 0 && p.queued() > p.queueOf(a.lane).len
 }
 
-// wakeHeads is wakeHead for a partition with lanes: the first of the heads of
-// all lanes that may go is admitted.
-func (p *partition) wakeHeads(now time.Time) bool {
-	var buf [8]*waiter
-	heads := buf[:0]
-	p.queues(func(_ *lane, q *queue) {
-		if w := p.next(now, q); w != nil {
-			heads = append(heads, w)
-		}
-	})
-	slices.SortFunc(heads, func(a, b *waiter) int {
-		if a.precedes(&b.ask) {
-			return -1
-		}
-		return 1
-	})
-	alarm := p.nextParked()
-	for _, w := range heads {
-		v := p.judge(now, &w.ask, &place{})
-		if v.goes(now) {
-			p.leave(w)
-			w.resolve(p.admit(now, &w.ask), nil)
-			return true
-		}
-		if p.refuseLate(now, w, &v) {
-			return true
-		}
-		w.held = v.obstacle
-		if v.asks {
-			p.askLedger(w)
-		}
-		if !v.events {
-			alarm = soonest(alarm, v.at)
-		} else {
-			alarm = soonest(alarm, v.again)
-		}
-	}
-	p.setAlarm(alarm)
-	return false
-}
-
 // sort moves the requests in line that turn out to belong to another lane.
 func (o *origin) sort(now time.Time) {
 	for _, p := range o.partitions {

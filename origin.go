@@ -48,7 +48,7 @@ func originOf(scheme, hostport string) string {
 // stays with the host. An IPv6 address keeps no brackets.
 func splitHostPort(s string) (host, port string) {
 	host = s
-	if i := strings.LastIndexByte(s, ':'); i >= 0 && !strings.Contains(s[i:], "]") && digits(s[i+1:]) {
+	if i := strings.LastIndexByte(s, ':'); i >= 0 && !strings.Contains(s[i:], "]") && (i == len(s)-1 || allDigits(s[i+1:])) {
 		host, port = s[:i], s[i+1:]
 		for len(port) > 1 && port[0] == '0' {
 			port = port[1:]
@@ -60,15 +60,6 @@ func splitHostPort(s string) (host, port string) {
 		host, port = s, "" // an IPv6 address without its brackets
 	}
 	return host, port
-}
-
-func digits(s string) bool {
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
-			return false
-		}
-	}
-	return true
 }
 
 // dots are what IDNA takes for a dot between labels (RFC 3490, section 3.1).

@@ -95,6 +95,21 @@ func TestMostSpecificOverrideWins(t *testing.T) {
 	}
 }
 
+// A request that waits to be tried again keeps to a MaxWait that is set meanwhile, and
+// its refusal goes back as soon as that is known to be too short.
+func TestChangedMaxWaitHoldsForRetries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{answers: []string{"429"}}
+		tr := quiet(t, s, heed.Limits{})
+		began := time.Now()
+		time.AfterFunc(time.Second, func() { tr.Registry.SetLimits("*", heed.Limits{MaxWait: 3 * time.Second}) })
+		status, _ := sendOne(t, tr, get(t.Context(), site))
+		if d := time.Since(began); status != 429 || d != time.Second || len(s.starts) != 1 {
+			t.Errorf("status %d after %v and %d tries", status, d, len(s.starts))
+		}
+	})
+}
+
 func TestBadLimitsAreErrorsAndChangeNothing(t *testing.T) {
 	policy := func(p heed.Policy) heed.Limits { return heed.Limits{Policies: []heed.Policy{{Quota: 1, Window: 1}, p}} }
 	bad := map[string]heed.Limits{

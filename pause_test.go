@@ -69,6 +69,27 @@ func TestPause(t *testing.T) {
 }
 
 // After a pause one request goes first, and the rest as answers come.
+// Where a refusal gave no hint, one request to another path goes to see whether that path
+// alone is refused, past those in line before it.
+func TestAnotherPathIsTriedPastThoseInLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{})
+		defer r.Close()
+		acquire(t, r, request(example+"/sick")).Observe(answer(503))
+		same := start(t.Context(), r, request(example+"/sick"))
+		other := start(t.Context(), r, request(example+"/well"))
+		third := start(t.Context(), r, request(example+"/third"))
+		if same.done() || !other.done() || third.done() {
+			t.Fatalf("done: the same path %v, another %v, a third %v", same.done(), other.done(), third.done())
+		}
+		other.permit.Observe(answer(200))
+		synctest.Wait()
+		if !same.done() || !third.done() {
+			t.Errorf("once it succeeded: done %v, %v", same.done(), third.done())
+		}
+	})
+}
+
 func TestOneGoesFirstAfterAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRegistry(t, heed.Config{})

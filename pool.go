@@ -123,7 +123,7 @@ func (p *Pool) RoundTrip(req *http.Request) (*http.Response, error) {
 			}
 			if !out.said.Refused || out.said.Global {
 				panicked = false
-				return answer(t.tryAgainFrom(tok.req, out, attempt))
+				return answer(t.tryAgain(tok.req, out, attempt))
 			}
 			attempt++
 		}
@@ -131,15 +131,13 @@ func (p *Pool) RoundTrip(req *http.Request) (*http.Response, error) {
 		a := out.another(attempt)
 		tok.notBefore, tok.budgets = out.permit.ownRetryAt(), a.budgets
 		var next *token
-		if next, pm = p.withRoom(tokens, a); pm == nil {
-			if next, pm, err = p.soonest(tokens, a); err != nil {
-				if ctx := req.Context(); errors.Is(ctx.Err(), context.Canceled) {
-					out.discard()
-					panicked = false
-					return nil, context.Cause(ctx)
-				}
-				break
+		if next, pm, err = p.acquire(tokens, a); err != nil {
+			if ctx := req.Context(); errors.Is(ctx.Err(), context.Canceled) {
+				out.discard()
+				panicked = false
+				return nil, context.Cause(ctx)
 			}
+			break
 		}
 		tok.notBefore = time.Time{}
 		again, err := replay(next.req)
@@ -184,12 +182,8 @@ type token struct {
 
 // begin gets leave to send req with the best of its tokens.
 func (p *Pool) begin(req *http.Request) (tokens []*token, tok *token, pm *Permit, err error) {
-	if tokens, err = p.choices(req); err != nil {
-		return nil, nil, nil, err
-	}
-	a := ask{attempt: 1}
-	if tok, pm = p.withRoom(tokens, a); pm == nil {
-		tok, pm, err = p.soonest(tokens, a)
+	if tokens, err = p.choices(req); err == nil {
+		tok, pm, err = p.acquire(tokens, ask{attempt: 1})
 	}
 	return tokens, tok, pm, err
 }
@@ -231,6 +225,15 @@ func (p *Pool) choices(req *http.Request) ([]*token, error) {
 		return nil, fmt.Errorf("%w: all %d are set aside at %s", ErrNoToken, len(names), origin)
 	}
 	return nil, ErrNoToken
+}
+
+// acquire waits for leave to send a request with one of its tokens: now with the one
+// that has most room, else with the first that has any.
+func (p *Pool) acquire(tokens []*token, a ask) (*token, *Permit, error) {
+	if tok, pm := p.withRoom(tokens, a); pm != nil {
+		return tok, pm, nil
+	}
+	return p.soonest(tokens, a)
 }
 
 // withRoom takes leave to send a request now, with the token that has most

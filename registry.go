@@ -54,7 +54,7 @@ type Config struct {
 	Logger     *slog.Logger               // nil: slog.Default()
 	Dialects   []Dialect                  // of the user's own, asked before those heed knows
 	Ledger     Ledger                     // what several processes share; nil: this process alone
-	OnEvent    func(Event)                // called on the request's goroutine with no lock held; nil: none
+	OnEvent    func(Event)                // called on the goroutine of a request, or of who calls the Registry, with no lock held; nil: none
 	IdleAfter  time.Duration              // how long an origin nobody uses is remembered; 0: an hour
 	MaxOrigins int                        // origins and partitions remembered; 0: 100 000
 }
@@ -164,12 +164,6 @@ func (r *Registry) begin(ctx context.Context, req *http.Request, a ask) (w *wait
 	p.origin.unlock()
 	told = true
 	return w, pm, err
-}
-
-// flush tells of the events that others left behind.
-func (o *origin) flush() {
-	o.mu.Lock()
-	o.unlock()
 }
 
 // Check reports whether req could be sent now, and if not, what would hold it

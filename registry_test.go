@@ -86,6 +86,55 @@ func TestObserveReportsWhatTheAnswerSays(t *testing.T) {
 	}
 }
 
+func TestSecondAnswerTeachesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{})
+		pm := acquire(t, r, request(example))
+		pm.Observe(answer(200))
+		if a := pm.Observe(answer(429, "Retry-After", "60")); !a.Refused {
+			t.Errorf("Observe() = %+v", a)
+		}
+		if d := r.Check(request(example)); !d.Allowed {
+			t.Errorf("Check() = %+v", d)
+		}
+		if n := r.Snapshot()[0].Refusals; n != 0 {
+			t.Errorf("%d refusals", n)
+		}
+	})
+}
+
+// After Observe, Cancel is Release.
+func TestCancelAfterAnAnswerKeepsTheInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{Default: heed.Limits{MinInterval: time.Minute}})
+		pm := acquire(t, r, request(example))
+		pm.Observe(answer(200))
+		pm.Cancel()
+		if d := r.Check(request(example)); d.Cause != heed.CauseInterval || d.Wait != time.Minute {
+			t.Errorf("Check() = %+v", d)
+		}
+	})
+}
+
+// A request that was not sent leaves its turn to the next.
+func TestCancelGivesBackItsTurnUnderAPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{Default: heed.Limits{
+			Policies:  []heed.Policy{{Name: "p", Quota: 60, Window: time.Minute}},
+			Smoothing: heed.Smoothing{Strict: true},
+		}})
+		meet(t, r, example)
+		pm := acquire(t, r, request(example))
+		if d := r.Check(request(example)); d.Cause != heed.CauseSmoother {
+			t.Fatalf("Check() = %+v", d)
+		}
+		pm.Cancel()
+		if d := r.Check(request(example)); !d.Allowed {
+			t.Errorf("Check() = %+v", d)
+		}
+	})
+}
+
 // Where there is no answer, whoever observes it all the same changes nothing.
 // All methods of a permit may be called from any goroutine, and twice.
 func TestObserveTwiceAtOnceHoldsNobodyForGood(t *testing.T) {

@@ -90,23 +90,18 @@ type tries struct {
 	req     *http.Request
 	last    outcome       // of the latest attempt
 	attempt int           // its number, from 1
-	from    int           // that of the first of them
+	from    int           // that of the attempt handed over, which is known to be worth another one
 	permit  *Permit       // for the next attempt; nil: none yet
 	again   *http.Request // to send then
 }
 
-// tryAgain hands a request whose first attempt is over to go-retryablehttp,
-// that attempt's outcome as its attempt 0. The requests and responses that
-// go-retryablehttp and the http.Client inside it see are stand-ins: redirects,
-// cookies, bodies and connections are none of their business.
-func (t *Transport) tryAgain(req *http.Request, first outcome) (*http.Response, error) {
-	return t.tryAgainFrom(req, first, 1)
-}
-
-// tryAgainFrom is tryAgain for a request of which the latest attempt has that
-// number.
-func (t *Transport) tryAgainFrom(req *http.Request, first outcome, attempt int) (*http.Response, error) {
-	r := &tries{t: t, req: req, last: first, attempt: attempt, from: attempt}
+// tryAgain hands a request whose latest attempt, of that number, is over to
+// go-retryablehttp, that attempt's outcome as its attempt 0. The requests and
+// responses that go-retryablehttp and the http.Client inside it see are
+// stand-ins: redirects, cookies, bodies and connections are none of their
+// business.
+func (t *Transport) tryAgain(req *http.Request, last outcome, attempt int) (*http.Response, error) {
+	r := &tries{t: t, req: req, last: last, attempt: attempt, from: attempt}
 	panicked := true
 	defer func() {
 		r.unused()

@@ -185,7 +185,7 @@ func (p *partition) hearLedger(w *waiter, q *Question, paid Cost, ans *Answer, e
 	case err != nil:
 		p.degraded(now, err)
 		p.leave(w)
-		w.resolve(nil, fmt.Errorf("heed: shared ledger: %w", err))
+		w.resolve(nil, ledgerError(err))
 	default:
 		p.degraded(now, ans.Err)
 		s.left = ans.Remaining
@@ -398,23 +398,26 @@ func (p *partition) heedPause(now time.Time, n *News, held *pause) {
 // one. They are called with no lock held, and leave an error that is there.
 func (r *Registry) pauseShared(origin string, d time.Duration, err *error) {
 	if r.config.Ledger != nil {
-		r.share(err, r.config.Ledger.Pause(context.Background(), origin, d))
+		orLedgerError(err, r.config.Ledger.Pause(context.Background(), origin, d))
 		r.hearNews(News{Origin: origin, Ask: true}) // what it said before may be over
 	}
 }
 
 func (r *Registry) resetShared(origin string, err *error) {
 	if r.config.Ledger != nil {
-		r.share(err, r.config.Ledger.Reset(context.Background(), origin))
+		orLedgerError(err, r.config.Ledger.Reset(context.Background(), origin))
 		r.hearNews(News{Origin: origin, Ask: true})
 	}
 }
 
-func (r *Registry) share(err *error, failed error) {
+// orLedgerError makes a ledger's error the error of a call that has none of its own.
+func orLedgerError(err *error, failed error) {
 	if *err == nil && failed != nil {
-		*err = fmt.Errorf("heed: shared ledger: %w", failed)
+		*err = ledgerError(failed)
 	}
 }
+
+func ledgerError(err error) error { return fmt.Errorf("heed: shared ledger: %w", err) }
 
 // closeShared stops the question under way in p.
 func (p *partition) closeShared() {
@@ -426,7 +429,7 @@ func (p *partition) closeShared() {
 // detachShared gives back what the ledger holds for the registry.
 func (r *Registry) detachShared() (err error) {
 	if r.detach != nil {
-		r.share(&err, r.detach())
+		orLedgerError(&err, r.detach())
 	}
 	return err
 }
@@ -440,7 +443,7 @@ func (p *partition) checkShared(req *http.Request, q *Question, d Decision) Deci
 		ans, err = r.config.Ledger.Check(ctx, q)
 	}
 	if err != nil {
-		d.Err = fmt.Errorf("heed: shared ledger: %w", err)
+		d.Err = ledgerError(err)
 		return d
 	}
 	d.Err = ans.Err

@@ -371,6 +371,12 @@ func (o *origin) unlock() {
 	}
 }
 
+// flush tells of the events that others left behind.
+func (o *origin) flush() {
+	o.mu.Lock()
+	o.unlock()
+}
+
 // tell tells of events. Where the user's function panics, those it has not
 // been told of are left to the next one who comes by.
 func (o *origin) tell(events []Event) {

@@ -71,7 +71,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !t.triesAgain(req, &first) {
 		return first.resp, first.err
 	}
-	return t.tryAgain(req, first)
+	return t.tryAgain(req, first, 1)
 }
 
 // try waits for leave to send req and sends it.

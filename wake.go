@@ -74,7 +74,7 @@ func (o *origin) wake(now time.Time) {
 					w.held = v.obstacle
 				}
 				if i == first {
-					p.wakeAfter(&v)
+					p.setAlarm(soonest(v.wakeAt(), p.nextParked()))
 				} else {
 					p.setAlarm(time.Time{})
 				}
@@ -96,20 +96,31 @@ func before(a, b *waiter) bool {
 	return a.precedes(&b.ask)
 }
 
-// wakeHead admits the head of the queue if it may go. Else it sets the timer
-// and reports false.
+// wakeHead admits the first of those at the heads of the partition's queues that
+// may go. Else it sets the timer and reports false.
 func (p *partition) wakeHead(now time.Time) bool {
 	p.unpark(now)
-	if len(p.lanes) > 0 {
-		return p.wakeHeads(now)
-	}
-	w := p.next(now, &p.queue)
-	if w == nil {
-		p.setAlarm(p.nextParked())
-		return false
-	}
-	v := p.judge(now, &w.ask, &place{})
-	if !v.goes(now) {
+	var buf [8]*waiter
+	heads := buf[:0]
+	p.queues(func(_ *lane, q *queue) {
+		if w := p.next(now, q); w != nil {
+			heads = append(heads, w)
+		}
+	})
+	slices.SortFunc(heads, func(a, b *waiter) int {
+		if a.precedes(&b.ask) {
+			return -1
+		}
+		return 1
+	})
+	alarm := p.nextParked()
+	for _, w := range heads {
+		v := p.judge(now, &w.ask, &place{})
+		if v.goes(now) {
+			p.leave(w)
+			w.resolve(p.admit(now, &w.ask), nil)
+			return true
+		}
 		if p.refuseLate(now, w, &v) { // by the pace, say, which only shows once nothing else holds it
 			return true
 		}
@@ -117,21 +128,19 @@ func (p *partition) wakeHead(now time.Time) bool {
 		if v.asks {
 			p.askLedger(w)
 		}
-		p.wakeAfter(&v)
-		return false
+		alarm = soonest(alarm, v.wakeAt())
 	}
-	p.leave(w)
-	w.resolve(p.admit(now, &w.ask), nil)
-	return true
+	p.setAlarm(alarm)
+	return false
 }
 
-// wakeAfter sets the alarm for when what holds the head may be over.
-func (p *partition) wakeAfter(v *verdict) {
-	at := v.at
+// wakeAt is when what holds a request may be over, as far as time alone tells; zero: an
+// event will wake it.
+func (v *verdict) wakeAt() time.Time {
 	if v.events {
-		at = v.again // else an event will wake it
+		return v.again
 	}
-	p.setAlarm(soonest(at, p.nextParked()))
+	return v.at
 }
 
 // next returns the waiter whose turn it is: the head of the queue, or, while

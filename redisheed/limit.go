@@ -2,7 +2,6 @@ package redisheed
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"time"
@@ -108,7 +107,8 @@ func (m *Limit) Acquire(ctx context.Context) (remaining int64, err error) {
 }
 
 // Check says whether Acquire would have to wait, for how long, and how many
-// units remain. It takes nothing.
+// units remain. It takes nothing. Its error is what is wrong with the policy, or
+// that of the connection, wrapped, where Redis is lost.
 func (m *Limit) Check(ctx context.Context) (heed.Decision, error) {
 	b, a, err := m.ask(ctx)
 	if err != nil {
@@ -131,7 +131,7 @@ type Stats struct {
 	Processes int64         // that have used the limit in the last minute; 0: none
 }
 
-// Stats returns the limit's figures, over all processes.
+// Stats returns the limit's figures, over all processes. Its error is as Check's.
 func (m *Limit) Stats(ctx context.Context) (Stats, error) {
 	b, a, err := m.ask(ctx)
 	if err != nil {
@@ -210,9 +210,4 @@ func (b *book) check(ctx context.Context, a *ask) (got, error) {
 		g.cause, g.policy = heed.CauseNone, ""
 	}
 	return g, nil
-}
-
-func decodeKey(s string) (string, error) {
-	b, err := base64.RawStdEncoding.DecodeString(s)
-	return string(b), err
 }

@@ -89,6 +89,14 @@ func unitOf(u heed.Unit) byte {
 	return 0
 }
 
+// idOf is what a policy is called in Redis: its name, and its partition key, which may be
+// any bytes.
 func idOf(name, key string) string {
 	return name + "\n" + base64.RawStdEncoding.EncodeToString([]byte(key))
+}
+
+// decodeKey returns the partition key in what idOf has made.
+func decodeKey(s string) (string, error) {
+	b, err := base64.RawStdEncoding.DecodeString(s)
+	return string(b), err
 }

@@ -27,8 +27,10 @@ and of the whole quota) play under one condition of each row, for comparison.
 
 The chart is of one scenario: the first one that all clients play.
 
-Rows, variants and so on are picked by lists separated by commas; --quick plays
-a fifth of the conditions. All of it with 20 seeds takes hours.
+Rows, variants and so on are picked by lists separated by commas. The rows are
+announced, rounded, epoch, policies, sparse, refusals, silent, foreign, four,
+change, cold, outage, penalty and burst; with --cells the table names the rest.
+--quick plays a fifth of the conditions. All of it with 20 seeds takes hours.
 
 Exit status: 0 if every row was met, 1 if one was not or a file could not be
 written, 2 for a command line that makes no sense, 130 if it was interrupted.
@@ -37,7 +39,7 @@ written, 2 for a command line that makes no sense, 130 if it was interrupted.
 func simulate(ctx context.Context, s streams, args []string) int {
 	f := s.flagSet("simulate", simulateHelp)
 	var filter scorecard.Filter
-	f.StringVar(&filter.Row, "row", "", "only these rows: announced, rounded, epoch, ...")
+	f.StringVar(&filter.Row, "row", "", "only these rows, such as announced,rounded")
 	f.StringVar(&filter.Variant, "variant", "", "only variants with one of these in their name, such as token-bucket")
 	f.StringVar(&filter.Quota, "quota", "", "only these quotas, such as 50/5s")
 	f.StringVar(&filter.Goroutines, "goroutines", "", "only these numbers of goroutines, such as 16")
@@ -62,7 +64,7 @@ func simulate(ctx context.Context, s streams, args []string) int {
 	case *seeds <= 0:
 		return s.misused(f, errors.New("--seeds must be above 0"))
 	case len(scenarios) == 0:
-		return s.misused(f, errors.New("no scenario is left: see the names in the table that --quick prints"))
+		return s.misused(f, errors.New("no scenario is left: a row has no such variant, quota, number of goroutines or round trip, or there is no such row"))
 	}
 	clients := scorecard.Clients()
 	if *alone {

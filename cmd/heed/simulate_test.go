@@ -6,8 +6,11 @@ import (
 	"encoding/xml"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/heedhttp/heed/internal/scorecard"
 )
 
 func TestSimulateWritesWhatItIsAskedFor(t *testing.T) {
@@ -51,5 +54,17 @@ func TestSimulateInMarkdown(t *testing.T) {
 	out, _, _ := heedCommand(t, "simulate", "--row", "burst", "--markdown", "--alone", "--quick")
 	if !strings.HasPrefix(out, "| scenario | client |") || strings.Contains(out, "bare") {
 		t.Errorf("not the table asked for:\n%s", out)
+	}
+}
+
+func TestSimulateHelpNamesEveryRow(t *testing.T) {
+	out, _, _ := heedCommand(t, "simulate", "-h")
+	_, names, _ := strings.Cut(out, "The rows are")
+	names, _, _ = strings.Cut(names, ";")
+	named := strings.Fields(strings.ReplaceAll(names, ",", " "))
+	for _, row := range scorecard.Rows() {
+		if !slices.Contains(named, row.Name) {
+			t.Errorf("it names %q, and not %q", named, row.Name)
+		}
 	}
 }
