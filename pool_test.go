@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -134,6 +135,43 @@ func TestPoolGoesOnWithAnotherTokenAfterARefusal(t *testing.T) {
 			if body != "body" {
 				t.Errorf("sent the body %q", body)
 			}
+		}
+	})
+}
+
+// Where the origin allows one request at a time, a refusal whose body nobody has read
+// leaves its slot to the next token's.
+func TestPoolTriesAnotherTokenThoughOneRequestMayBeInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &tokened{quota: map[string]int{"a": 0, "b": 10}, reset: time.Hour}
+		base := baseFunc(func(req *http.Request) (*http.Response, error) {
+			resp, err := s.RoundTrip(req)
+			resp.Body = io.NopCloser(strings.NewReader("said"))
+			return resp, err
+		})
+		pool := &heed.Pool{Transport: &heed.Transport{Base: base, Registry: newRegistry(t, heed.Config{Default: heed.Limits{MaxConcurrent: 1}})}, Tokens: tokens("a", "b")}
+		began := time.Now()
+		if status, _ := fetch(t, pool, example); status != 200 || s.refused != 1 || time.Since(began) > time.Second {
+			t.Errorf("got %d after %v and %d refusals", status, time.Since(began), s.refused)
+		}
+	})
+}
+
+func TestPoolWaitsInSixteenLinesAtMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var names []string
+		for i := range 20 {
+			names = append(names, strconv.Itoa(i))
+		}
+		r := newRegistry(t, heed.Config{Default: quota(1, time.Minute)})
+		pool := &heed.Pool{Transport: &heed.Transport{Base: respond(func(*http.Request) *http.Response { return reply(200, "") }), Registry: r}, Tokens: tokens(names...)}
+		for range names {
+			fetch(t, pool, example)
+		}
+		var waiting atomic.Int64
+		time.AfterFunc(time.Second, func() { waiting.Store(int64(r.Snapshot()[0].Waiting)) })
+		if status, _ := fetch(t, pool, example); status != 200 || waiting.Load() != 16 {
+			t.Errorf("got %d, after it had waited in %d lines", status, waiting.Load())
 		}
 	})
 }
