@@ -208,6 +208,33 @@ func TestTokenThatIsNotAcceptedIsSetAside(t *testing.T) {
 	})
 }
 
+// Tokens that change every hour do not pile up where they are remembered as set aside: the
+// first of very many is found out again.
+func TestTokensSetAsideAreNotAllRemembered(t *testing.T) {
+	sent := map[string]int{}
+	base := baseFunc(func(req *http.Request) (*http.Response, error) {
+		sent[req.Header.Get("Authorization")]++
+		return answer(401), nil
+	})
+	token := ""
+	pool := &heed.Pool{
+		Transport: &heed.Transport{Base: base, Registry: newRegistry(t, heed.Config{Default: heed.Limits{Unlimited: true}})},
+		Tokens:    func(context.Context) ([]string, error) { return []string{token}, nil },
+	}
+	for i := range 5000 {
+		token = strconv.Itoa(i)
+		fetch(t, pool, example)
+	}
+	token = "4999"
+	if _, err := pool.RoundTrip(request(example)); !errors.Is(err, heed.ErrNoToken) {
+		t.Errorf("the latest: %v", err)
+	}
+	token = "0"
+	if status, _ := fetch(t, pool, example); status != 401 || sent["Bearer 0"] != 2 {
+		t.Errorf("the first: sent %d times", sent["Bearer 0"])
+	}
+}
+
 func TestTokenIsSetAsideWhereHeedStepsAside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &tokened{quota: map[string]int{"good": 10}, reset: time.Hour}
