@@ -37,14 +37,29 @@ func readAll(t *testing.T, tr *heed.Transport) {
 }
 
 func TestEstimateOfBytesIsSettledWhenTheBodiesEnd(t *testing.T) {
-	for name, limit := range map[string]heed.Policy{
-		"window": {Quota: 2000, Window: time.Minute, Unit: heed.UnitContentBytes},
-		"bucket": {Quota: 1, Window: time.Minute, Burst: 2000, Unit: heed.UnitContentBytes},
+	window := heed.Policy{Quota: 2000, Window: time.Minute, Unit: heed.UnitContentBytes}
+	bucket := heed.Policy{Quota: 1, Window: time.Minute, Burst: 2000, Unit: heed.UnitContentBytes}
+	for _, tc := range []struct {
+		name    string
+		limit   heed.Policy
+		chunked bool // nobody says beforehand how long a body is
+	}{
+		{"window", window, false},
+		{"window, chunked", window, true},
+		{"bucket", bucket, false},
+		{"bucket, chunked", bucket, true},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newRegistry(t, heed.Config{Default: heed.Limits{Policies: []heed.Policy{limit}, Smoothing: heed.Smoothing{Off: true}}})
-				tr := &heed.Transport{Registry: r, Base: sizes(nil, 900, 10, 10, 0, 700)}
+				r := newRegistry(t, heed.Config{Default: heed.Limits{Policies: []heed.Policy{tc.limit}, Smoothing: heed.Smoothing{Off: true}}})
+				base := sizes(nil, 900, 10, 10, 0, 700)
+				tr := &heed.Transport{Registry: r, Base: baseFunc(func(req *http.Request) (*http.Response, error) {
+					resp, err := base(req)
+					if tc.chunked {
+						resp.ContentLength = -1
+					}
+					return resp, err
+				})}
 				for _, left := range []int64{1100, 1090, 1080, 1080, 380} {
 					readAll(t, tr)
 					if got := r.Snapshot()[0].Partitions[0].Policies[0].Remaining; got != left {

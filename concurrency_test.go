@@ -1,6 +1,7 @@
 package heed_test
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,15 +10,22 @@ import (
 )
 
 // Twelve requests are in flight when the server says that it is short of capacity: in
-// answer to the first of them, to the last, or to all, which says it once.
+// answer to the first of them, to the last, or to all, which says it once, in whatever
+// order the answers come.
 func TestReducedCapacityHalvesWhatIsInFlight(t *testing.T) {
 	const inFlight = 12
-	for name, says := range map[string]func(i int) bool{
-		"to the first": func(i int) bool { return i == 0 },
-		"to the last":  func(i int) bool { return i == inFlight-1 },
-		"to all":       func(int) bool { return true },
+	all := func(int) bool { return true }
+	for _, tc := range []struct {
+		name    string
+		says    func(i int) bool
+		reverse bool
+	}{
+		{"to the first", func(i int) bool { return i == 0 }, false},
+		{"to the last", func(i int) bool { return i == inFlight-1 }, false},
+		{"to all", all, false},
+		{"to all, the last first", all, true},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRegistry(t, heed.Config{})
 				meet(t, r, example)
@@ -33,6 +41,9 @@ func TestReducedCapacityHalvesWhatIsInFlight(t *testing.T) {
 					}
 					rounds = append(rounds, len(permits))
 					time.Sleep(time.Second)
+					if tc.reverse {
+						slices.Reverse(permits)
+					}
 					for i, pm := range permits {
 						pm.Observe(answer(200))
 						if says(i) {
@@ -41,7 +52,7 @@ func TestReducedCapacityHalvesWhatIsInFlight(t *testing.T) {
 						pm.Release()
 					}
 				}
-				round(inFlight, says)
+				round(inFlight, tc.says)
 				for range 60 {
 					round(4*inFlight, func(int) bool { return false })
 				}

@@ -52,6 +52,11 @@ func TestIdleOriginsAreForgotten(t *testing.T) {
 			pm.Observe(answer(429, "Retry-After", "18000"))
 			pm.Release()
 		}, 5 * time.Hour},
+		{"refused for one of its budgets", heed.Limits{MaxRetryAfter: 24 * time.Hour}, func(t *testing.T, r *heed.Registry) {
+			pm := acquire(t, r, request(host("a")))
+			pm.Observe(answer(429, "X-Ratelimit-Bucket", "b", "Retry-After", "18000"))
+			pm.Release()
+		}, 5 * time.Hour},
 		{"out of service", heed.Limits{MaxRetryAfter: 24 * time.Hour}, func(t *testing.T, r *heed.Registry) {
 			pm := acquire(t, r, request(host("a")))
 			pm.Observe(answer(503, "Retry-After", "18000"))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -106,6 +107,18 @@ func TestChangedMaxWaitHoldsForRetries(t *testing.T) {
 		status, _ := sendOne(t, tr, get(t.Context(), site))
 		if d := time.Since(began); status != 429 || d != time.Second || len(s.starts) != 1 {
 			t.Errorf("status %d after %v and %d tries", status, d, len(s.starts))
+		}
+	})
+}
+
+// A Reset also ends a request's own wait before it is tried again.
+func TestResetHasARefusedRequestTriedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{answers: []string{"429", "200"}}
+		tr := quiet(t, s, heed.Limits{})
+		time.AfterFunc(time.Second, func() { tr.Registry.Reset(site) })
+		if status, _ := sendOne(t, tr, get(t.Context(), site)); status != 200 || !slices.Equal(s.gaps(), []time.Duration{time.Second}) {
+			t.Errorf("status %d, intervals %v", status, s.gaps())
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -138,6 +139,43 @@ func TestPoolGoesOnWithAnotherTokenAfterARefusal(t *testing.T) {
 	})
 }
 
+// Where the origin allows one request at a time, a refusal whose body nobody has read
+// leaves its slot to the next token's.
+func TestPoolTriesAnotherTokenThoughOneRequestMayBeInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &tokened{quota: map[string]int{"a": 0, "b": 10}, reset: time.Hour}
+		base := baseFunc(func(req *http.Request) (*http.Response, error) {
+			resp, err := s.RoundTrip(req)
+			resp.Body = io.NopCloser(strings.NewReader("said"))
+			return resp, err
+		})
+		pool := &heed.Pool{Transport: &heed.Transport{Base: base, Registry: newRegistry(t, heed.Config{Default: heed.Limits{MaxConcurrent: 1}})}, Tokens: tokens("a", "b")}
+		began := time.Now()
+		if status, _ := fetch(t, pool, example); status != 200 || s.refused != 1 || time.Since(began) > time.Second {
+			t.Errorf("got %d after %v and %d refusals", status, time.Since(began), s.refused)
+		}
+	})
+}
+
+func TestPoolWaitsInSixteenLinesAtMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var names []string
+		for i := range 20 {
+			names = append(names, strconv.Itoa(i))
+		}
+		r := newRegistry(t, heed.Config{Default: quota(1, time.Minute)})
+		pool := &heed.Pool{Transport: &heed.Transport{Base: respond(func(*http.Request) *http.Response { return reply(200, "") }), Registry: r}, Tokens: tokens(names...)}
+		for range names {
+			fetch(t, pool, example)
+		}
+		var waiting atomic.Int64
+		time.AfterFunc(time.Second, func() { waiting.Store(int64(r.Snapshot()[0].Waiting)) })
+		if status, _ := fetch(t, pool, example); status != 200 || waiting.Load() != 16 {
+			t.Errorf("got %d, after it had waited in %d lines", status, waiting.Load())
+		}
+	})
+}
+
 func TestTokenThatIsNotAcceptedIsSetAside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &tokened{quota: map[string]int{"good": 10}, reset: time.Hour}
@@ -168,6 +206,33 @@ func TestTokenThatIsNotAcceptedIsSetAside(t *testing.T) {
 			t.Errorf("with none left: %v", err)
 		}
 	})
+}
+
+// Tokens that change every hour do not pile up where they are remembered as set aside: the
+// first of very many is found out again.
+func TestTokensSetAsideAreNotAllRemembered(t *testing.T) {
+	sent := map[string]int{}
+	base := baseFunc(func(req *http.Request) (*http.Response, error) {
+		sent[req.Header.Get("Authorization")]++
+		return answer(401), nil
+	})
+	token := ""
+	pool := &heed.Pool{
+		Transport: &heed.Transport{Base: base, Registry: newRegistry(t, heed.Config{Default: heed.Limits{Unlimited: true}})},
+		Tokens:    func(context.Context) ([]string, error) { return []string{token}, nil },
+	}
+	for i := range 5000 {
+		token = strconv.Itoa(i)
+		fetch(t, pool, example)
+	}
+	token = "4999"
+	if _, err := pool.RoundTrip(request(example)); !errors.Is(err, heed.ErrNoToken) {
+		t.Errorf("the latest: %v", err)
+	}
+	token = "0"
+	if status, _ := fetch(t, pool, example); status != 401 || sent["Bearer 0"] != 2 {
+		t.Errorf("the first: sent %d times", sent["Bearer 0"])
+	}
 }
 
 func TestTokenIsSetAsideWhereHeedStepsAside(t *testing.T) {

@@ -59,9 +59,8 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 }
 
 // asked takes in that what shares pm's quota is to be left alone for a while,
-// though nothing was refused.
-// Where the budget has no name it is that of requests to the same method of
-// the API.
+// though nothing was refused. Where the budget has no name it is that of requests
+// to the same method of the API.
 func (p *partition) asked(now time.Time, pm *Permit, a *Announcement, l *lane) {
 	if l == nil && !a.Global && !p.origin.limits.IgnoreHeaders {
 		key := pm.route()

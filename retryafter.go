@@ -50,8 +50,8 @@ const (
 )
 
 // longest returns the longest time of those in a field, 0 where all of them are
-// past. Retry-After is no list,
-// but proxies add lines to those of an application, and join them.
+// past. Retry-After is no list, but proxies add lines to those of an application,
+// and join them.
 func longest(lines []string, ref time.Time, parse func(string, time.Time) (time.Duration, bool)) (d time.Duration, ok bool) {
 	add := func(s string) bool {
 		if len(s) > maxValueLen {

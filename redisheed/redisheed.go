@@ -64,6 +64,7 @@ type Options struct {
 	Logger *slog.Logger
 
 	// OnOutage says what becomes of requests while Redis cannot be reached.
+	// Zero: [Fail].
 	OnOutage Outage
 
 	// Timeout is how long Redis may take for one answer before it counts as
