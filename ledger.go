@@ -56,6 +56,7 @@ type charge struct {
 	answered int64 // … likewise
 	used     int64 // … and in use
 	said     int64 // what the origin had said of this epoch to be left; else unlimited
+	told     int64 // what its answer said is left
 	epoch    uint32
 	settled  bool // no longer in flight
 	due      bool // its answer can be expected to announce the policy
