@@ -266,6 +266,7 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	l.learnElastic(start, p, c, &s, r, least)
 	l.learnShape(now, start, c, p, r, s.refused)
 	l.learnCounter(now, start, c, p, &s, r)
+	l.learnCounted(now, c, p, r, s.refused)
 	l.hearLeft(now, start, c, p, r, least, s.refused)
 	if !l.stated {
 		l.begun, l.unheard = now, l.answered-l.heard
