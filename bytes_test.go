@@ -8,12 +8,14 @@ import (
 	"math"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/heedhttp/heed"
+	"github.com/heedhttp/heed/heedtest"
 )
 
 // sizes answers with bodies of so many bytes, one after the other.
@@ -269,4 +271,98 @@ func TestAnswersSpeakOnlyForBodiesThatAreOver(t *testing.T) {
 			time.Sleep(time.Hour)
 		})
 	}
+}
+
+// An origin that says what is left without the body it is about to send lets that pass,
+// however little is left: what would otherwise be left over is used up.
+func TestLastBodyOfAWindowMayHoldMoreThanIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const windows = 20
+		origin := heedtest.NewOrigin(heedtest.Config{
+			Policies: []heedtest.Policy{{Quota: 9500, Window: 10 * time.Second, Unit: heedtest.UnitContentBytes}},
+			Respond:  func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, 1000)) },
+			Latency:  heedtest.RoundTrip(50 * time.Millisecond),
+		})
+		tr := quiet(t, origin, heed.Limits{})
+		ctx, cancel := context.WithTimeout(t.Context(), windows*10*time.Second)
+		defer cancel()
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				for {
+					resp, err := tr.RoundTrip(get(ctx, example))
+					if err != nil {
+						return
+					}
+					io.Copy(io.Discard, resp.Body)
+					resp.Body.Close()
+				}
+			})
+		}
+		all.Wait()
+		tally := origin.Tally()
+		if want := int64(10*windows - 8); tally.Accepted < want || tally.Refused > 0 {
+			t.Errorf("%d accepted and %d refused, want %d and none", tally.Accepted, tally.Refused, want)
+		}
+	})
+}
+
+// Another may know what a body holds before it is sent, and mind: that costs one refusal.
+func TestTooLargeABodyIsNotTriedAgainWhereOneWasRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const quota, size = 950, 100
+		left, accepted, refused, end := 0, 0, 0, time.Now()
+		tr := quiet(t, respond(func(*http.Request) *http.Response {
+			if !time.Now().Before(end) {
+				left, end = quota, time.Now().Add(10*time.Second)
+			}
+			fields := func(left int) []string {
+				return []string{
+					`RateLimit-Policy: "b";q=950;w=10;qu="content-bytes"`,
+					fmt.Sprintf(`RateLimit: "b";r=%d;t=%d`, left, (time.Until(end)+time.Second-1)/time.Second),
+				}
+			}
+			if left < size {
+				refused++
+				return reply(429, "", fields(0)...)
+			}
+			accepted++
+			left -= size
+			return reply(200, strings.Repeat("x", size), fields(left+size)...)
+		}), heed.Limits{})
+		for range 100 {
+			readAll(t, tr)
+		}
+		if refused != 1 || accepted != 100 {
+			t.Errorf("%d accepted and %d refused, want 100 and the one that was tried", accepted, refused)
+		}
+	})
+}
+
+// However small the latest bodies were, the next is taken to hold what bodies do in the mean.
+func TestAFewSmallBodiesMakeNoReservationSmall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const quota = 1_000_000
+		var bytes []int
+		for range 40 {
+			bytes = append(bytes, 1500, 500)
+		}
+		for range 12 {
+			bytes = append(bytes, 800)
+		}
+		used := 0
+		for _, n := range bytes {
+			used += n
+		}
+		r := newRegistry(t, heed.Config{Default: heed.Limits{Policies: []heed.Policy{{Quota: quota, Window: time.Minute, Unit: heed.UnitContentBytes}}}})
+		tr := &heed.Transport{Registry: r, Base: sizes(nil, bytes...)}
+		for range bytes {
+			readAll(t, tr)
+		}
+		pm := acquire(t, r, request(example))
+		if n := quota - used - int(r.Snapshot()[0].Partitions[0].Policies[0].Remaining); n < 880 {
+			t.Errorf("%d bytes reserved for a request", n)
+		}
+		pm.Release()
+	})
 }

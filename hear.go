@@ -277,6 +277,7 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 		return
 	}
 	c := pm.charge(s)
+	c.told = lim.Remaining
 	if a.Refused && lim.Remaining == 0 {
 		s.settleRefused(now, pm.start, c)
 	} else {

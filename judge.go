@@ -105,6 +105,9 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 		}
 		if s.policy.Unit == UnitContentBytes {
 			n = max(n, min(a.cost(UnitContentBytes, 1), 1)) // how many nobody knows is not none
+			if a.cost(UnitContentBytes, -1) < 0 && s.overdraws() {
+				n = min(n, 1)
+			}
 		}
 		if pl.units != nil {
 			n += pl.units[i]

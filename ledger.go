@@ -56,6 +56,7 @@ type charge struct {
 	answered int64 // … likewise
 	used     int64 // … and in use
 	said     int64 // what the origin had said of this epoch to be left; else unlimited
+	told     int64 // what its answer said is left
 	epoch    uint32
 	settled  bool // no longer in flight
 	due      bool // its answer can be expected to announce the policy
@@ -265,6 +266,7 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	l.learnElastic(start, p, c, &s, r, least)
 	l.learnShape(now, start, c, p, r, s.refused)
 	l.learnCounter(now, start, c, p, &s, r)
+	l.learnCounted(now, c, p, r, s.refused)
 	l.hearLeft(now, start, c, p, r, least, s.refused)
 	if !l.stated {
 		l.begun, l.unheard = now, l.answered-l.heard

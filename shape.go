@@ -104,6 +104,16 @@ func (l *ledger) learnShape(now, start time.Time, c *charge, p *Policy, r int64,
 	}
 }
 
+// learnCounted notices that the answer to c counts all that this process has sent and that can be in
+// a sliding window: r are left, and no fewer can be. So all of it has arrived, though
+// answers may be on their way back for long.
+func (l *ledger) learnCounted(now time.Time, c *charge, p *Policy, r int64, refused bool) {
+	slides := l.shape == shapeSliding || l.shape == shapeUnknown
+	if slides && !refused && !l.othersSeen && l.foreign == 0 && p.Unit != UnitContentBytes && r == p.Quota-c.used-(l.sent-c.sent) {
+		l.own.allCounted(now, p.Window)
+	}
+}
+
 // shortenSliding takes a sliding window that was inferred to be no longer than answers show,
 // of which the latest, to a request sent at start, counted so many others: what this process
 // used before them is no longer in it.

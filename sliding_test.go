@@ -37,6 +37,35 @@ func TestSlidingWindowFarAwayIsUsedUp(t *testing.T) {
 	}
 }
 
+// A unit whose answer was long on its way has left the window long before that answer is a
+// window old: later ones show when it had been counted.
+func TestSlidingWindowIsUsedUpWhereSomeAnswersTakeLong(t *testing.T) {
+	const windows, quota = 20, 20
+	accepted := int64(0)
+	for _, c := range []struct {
+		every int64
+		takes time.Duration
+	}{{10, 2 * time.Second}, {20, 4 * time.Second}, {30, 9 * time.Second}, {40, 9 * time.Second}} {
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.SlidingWindow, Policies: []heedtest.Policy{{Quota: quota, Window: 10 * time.Second}},
+			Latency: func(n int64) (up, down time.Duration) {
+				if n%c.every == c.every-1 {
+					return 5 * time.Millisecond, c.takes
+				}
+				return 5 * time.Millisecond, 5 * time.Millisecond
+			},
+		}, 64, windows, nil}.play(t)
+		if tally.Refused > 0 || tally.EarlyStanding > 0 {
+			t.Errorf("every %dth answer takes %v: %d refused, %d early", c.every, c.takes, tally.Refused, tally.EarlyStanding)
+		}
+		accepted += tally.Accepted
+	}
+	t.Logf("%d accepted", accepted)
+	if accepted < 4*windows*quota*965/1000 {
+		t.Errorf("%d accepted of %d", accepted, 4*windows*quota)
+	}
+}
+
 // How much of a sliding window others use shows in every answer, however many requests
 // of one's own are on their way, as long as answers come in the order of
 // their requests.

@@ -52,6 +52,8 @@ type slot struct {
 	habit     habit     // of announcing it
 	estimate  int64     // content-bytes: what a request is taken to cost …
 	mean      float64   // … and what one costs in the long run
+	unasked   bool      // … which the origin lets pass whatever it holds, for it counts it when it is over …
+	exacting  bool      // … or does not
 	refused   int64     // units of requests that were refused for it
 	resetSaid time.Time // as announced last …
 	usedThen  int64     // … how many units had been accepted by then …
@@ -363,6 +365,9 @@ func (s *slot) settleRefused(now, start time.Time, c *charge) {
 	}
 	c.settled = true
 	if s.policy.Unit == UnitContentBytes { // it costs what the refusal itself holds
+		if left := s.ledger.left + c.n; c.epoch == s.ledger.epoch && left > 0 && left < c.n {
+			s.exacting = true // something was left
+		}
 		s.inFlight -= c.n
 		s.ledger.refund(c)
 		c.n = 0
@@ -388,18 +393,28 @@ func (s *slot) over(now, start time.Time, c *charge, bytes int64, exact bool) {
 	default:
 		if !exact {
 			bytes = max(bytes, c.n)
+		} else if c.told > 0 && c.told > s.policy.Quota-bytes {
+			s.unasked = true
 		}
 		if s.bucket != nil {
 			s.correct(now, bytes-c.n)
 		} else {
 			s.ledger.correct(now, start, c, bytes, &s.terms)
 		}
-		s.estimate = max(bytes, s.estimate-s.estimate/16)
 		if s.mean == 0 {
 			s.mean = float64(bytes)
 		}
 		s.mean += (float64(bytes) - s.mean) / 16
+		s.estimate = max(bytes, s.estimate-max(s.estimate-int64(s.mean), 0)/16)
 	}
+}
+
+// overdraws reports whether a request may go however little is left, though its body may hold more:
+// nothing else is on its way, and answers were seen to say what is left without their own
+// bodies, so the origin does not know what one holds before it is over. Where a quota comes back bit by
+// bit, nothing that is left is lost.
+func (s *slot) overdraws() bool {
+	return s.unasked && !s.exacting && s.inFlight == 0 && !s.ledger.flows()
 }
 
 // correct takes more units of a bucket than were taken, be it into debt, or

@@ -7,8 +7,8 @@ import (
 
 // usage remembers the units this process took from a window, and when each
 // comes back: one window after its answer, because only by then must the
-// origin have counted it, however late it arrived there; sooner by what the
-// request that goes next is known to be on its way. As long as no more than the quota
+// origin have counted it, however late it arrived there, or after another one that
+// shows that it had; sooner by what the request that goes next is known to be on its way. As long as no more than the quota
 // is in use, every window of that length holds at most the quota, sliding ones
 // included.
 //
@@ -17,8 +17,9 @@ import (
 // them, so that memory does not grow with the quota.
 type usage struct {
 	inFlight int64
-	logged   int64 // sum over log
-	log      []use // oldest first
+	logged   int64       // sum over log
+	log      []use       // those first that come back first
+	counted  []time.Time // instants by which the origin had counted all that was in flight then, oldest first
 }
 
 type use struct {
@@ -42,19 +43,58 @@ func (u *usage) done(now, start time.Time, sooner time.Duration, n, quota int64,
 	}
 	u.expire(now, window)
 	u.logged += n
-	from := now.Add(-min(sooner, now.Sub(start)))
-	if k := len(u.log); k > 0 {
+	from := latest(u.countedBy(start, now).Add(-sooner), start)
+	if u.inFlight <= 0 {
+		u.counted = u.counted[:0]
+	}
+	k := len(u.log)
+	for k > 0 && u.log[k-1].last.After(from) {
+		k--
+	}
+	coarse := quota <= 0 || quota > exactUnits || len(u.log) > 2*exactUnits
+	if k < len(u.log) {
+		if coarse { // with the next that comes back
+			u.log[k].join(now, start, n)
+		} else {
+			u.log = slices.Insert(u.log, k, use{start, now, from, from, n})
+		}
+		return
+	}
+	if k > 0 {
 		l := &u.log[k-1]
-		from = latest(from, l.last)
-		if from.Equal(l.last) || (quota <= 0 || quota > exactUnits || len(u.log) > 2*exactUnits) && from.Sub(l.first) <= window/exactUnits {
-			l.last, l.heard, l.n = from, now, l.n+n
-			if start.Before(l.sent) {
-				l.sent = start
-			}
+		if from.Equal(l.last) || coarse && from.Sub(l.first) <= window/exactUnits {
+			l.last = from
+			l.join(now, start, n)
 			return
 		}
 	}
 	u.log = append(u.log, use{start, now, from, from, n})
+}
+
+// join adds n units, sent at start and answered now, to those that come back with e.
+func (e *use) join(now, start time.Time, n int64) {
+	e.sent, e.heard, e.n = soonest(e.sent, start), now, e.n+n
+}
+
+// allCounted says that by now the origin has counted all that is in flight. What
+// is a window old, or hardly newer than the one before, says no more.
+func (u *usage) allCounted(now time.Time, window time.Duration) {
+	u.counted = slices.DeleteFunc(u.counted, func(at time.Time) bool { return now.Sub(at) >= window })
+	k := len(u.counted)
+	if u.inFlight > 0 && (k == 0 || now.Sub(u.counted[k-1]) >= window/exactUnits) {
+		u.counted = append(u.counted, now)
+	}
+}
+
+// countedBy returns the first instant by which the origin is known to have counted what was sent at
+// start and is answered now: now at the latest.
+func (u *usage) countedBy(start, now time.Time) time.Time {
+	for _, at := range u.counted {
+		if at.After(start) {
+			return at
+		}
+	}
+	return now
 }
 
 // less takes back n of the units that a request sent at start was counted
