@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/heedhttp/heed"
+	"github.com/heedhttp/heed/heedtest"
 )
 
 func TestRefusedAtOnce(t *testing.T) {
@@ -477,4 +481,57 @@ func TestDeadlineThatComesInLineNamesWhatHeld(t *testing.T) {
 			t.Errorf("%d refused, want several", refused)
 		}
 	})
+}
+
+// What comes back bit by bit does so for those in line one after the other, also where nothing
+// is left: who is too far behind is refused at once.
+func TestDeadlinesAreJudgedByWhatComesBackBitByBit(t *testing.T) {
+	for _, algorithm := range []heedtest.Algorithm{heedtest.SlidingWindow, heedtest.TokenBucket, heedtest.GCRA} {
+		t.Run(string(algorithm), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				origin := heedtest.NewOrigin(heedtest.Config{
+					Algorithm: algorithm, Policies: []heedtest.Policy{{Quota: 20, Window: 5 * time.Second}}, Latency: heedtest.RoundTrip(50 * time.Millisecond),
+				})
+				client := (&heed.Transport{Base: origin, Registry: newRegistry(t, heed.Config{})}).Client()
+				get := func(ctx context.Context) error {
+					req, _ := http.NewRequestWithContext(ctx, "GET", example, nil)
+					resp, err := client.Do(req)
+					if err == nil {
+						resp.Body.Close()
+					}
+					return err
+				}
+				// It is found out how the quota comes back.
+				var all sync.WaitGroup
+				began := time.Now()
+				for range 8 {
+					all.Go(func() {
+						for time.Since(began) < 22*time.Second {
+							get(t.Context())
+						}
+					})
+				}
+				all.Wait()
+				var went, late atomic.Int64
+				for i := range 40 {
+					all.Go(func() {
+						time.Sleep(time.Duration(i) * time.Millisecond)
+						ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+						defer cancel()
+						asked := time.Now()
+						switch err := get(ctx); {
+						case !errors.Is(err, heed.ErrLimited):
+							went.Add(1)
+						case time.Since(asked) > 0:
+							late.Add(1)
+						}
+					})
+				}
+				all.Wait()
+				if went.Load() < 6 || late.Load() > 4 { // 7 to 12 come back within the deadline, and one or two more might
+					t.Errorf("%d went, %d found out in line that they were too late", went.Load(), late.Load())
+				}
+			})
+		})
+	}
 }

@@ -119,6 +119,9 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 		if pl.n == 0 {
 			at, known = p.dare(now, s, at, known, &v)
 		} else {
+			if s.source == SourceAnnounced {
+				at = latest(at, s.ledger.behind(now, n, &s.terms))
+			}
 			at = s.probes(at, pl.n, o.limits.MaxRetryAfter)
 		}
 		if known {

@@ -165,6 +165,22 @@ func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Tim
 	return at, known
 }
 
+// behind returns when n units can be back at the earliest, those of the ones ahead in line among
+// them; the zero Time where that is not known. What comes back bit by bit does so too after
+// nothing was left.
+func (l *ledger) behind(now time.Time, n int64, p *Policy) time.Time {
+	switch {
+	case p.Quota <= 0 || p.Window <= 0:
+	case l.shape == shapeSliding && !l.presumed():
+		at, _ := l.own.back(now, l.own.used(now, p.Window)+n-p.Quota, p.Window)
+		return at
+	case l.shape == shapeRefill && l.stated:
+		missing := float64(n-1) - l.refilled(now.Add(l.onTheWay()), p) // told in whole units: one more may be on its way
+		return now.Add(nanoseconds(missing / p.rate() * 1e9))
+	}
+	return time.Time{}
+}
+
 func (l *ledger) take(now time.Time, n int64, p *Policy) charge {
 	l.own.take(n)
 	l.sent += n

@@ -117,10 +117,12 @@ func (o *origin) newPartition(key partitionKey, now time.Time) *partition {
 		p.opening.meet(now)
 	}
 	p.configure(now, true)
-	for _, k := range o.known {
-		s := newSlot(k.Policy, SourceAnnounced)
-		s.bucketName = k.bucket
-		p.slots = append(p.slots, s)
+	if !o.limits.IgnoreHeaders { // else they are from before that was set
+		for _, k := range o.known {
+			s := newSlot(k.Policy, SourceAnnounced)
+			s.bucketName = k.bucket
+			p.slots = append(p.slots, s)
+		}
 	}
 	o.partitions = append(o.partitions, p)
 	switch {

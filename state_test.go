@@ -118,3 +118,23 @@ func TestIgnoredHeadersAreNotFollowed(t *testing.T) {
 		}
 	})
 }
+
+// So it is with those that were announced before headers were ignored.
+func TestIgnoredHeadersHoldNoNewCredential(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{})
+		exchange(t, r, "RateLimit-Policy", `"q";q=2;w=3600`, "RateLimit", `"q";r=1;t=3600`)
+		if err := r.SetLimits(example, heed.Limits{IgnoreHeaders: true}); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		for range 5 {
+			pm := acquire(t, r, request(example, "Authorization", "Bearer b"))
+			pm.Observe(answer(200))
+			pm.Release()
+		}
+		if d := time.Since(began); d != 0 {
+			t.Errorf("five requests of a new credential took %v", d)
+		}
+	})
+}

@@ -19,8 +19,6 @@ type alone struct {
 	n       int64 // processes
 	taken   past  // since
 	buckets map[string]*bucket
-	start   time.Time // the latest
-	end     time.Time // the latest
 }
 
 type bucket struct {
@@ -128,14 +126,15 @@ func (b *book) goAlone(now time.Time, a *ask) got {
 	if m.mc > 0 {
 		b.capAlone(hold, at, b.slots.inFlight()+1, max(m.mc/x.n, 1), "")
 	}
-	if m.iv > 0 && !x.start.IsZero() {
-		hold(at+micros(x.start.Add(time.Duration(m.iv*x.n)*time.Microsecond).Sub(now)), heed.CauseInterval, "")
+	start, end := b.slots.latest()
+	if m.iv > 0 && !start.IsZero() {
+		hold(at+micros(start.Add(time.Duration(m.iv*x.n)*time.Microsecond).Sub(now)), heed.CauseInterval, "")
 	}
 	if m.mp > 0 {
 		if b.slots.inFlight() > 0 {
 			hold(at+20_000, heed.CauseInterval, "")
-		} else if !x.end.IsZero() {
-			hold(at+micros(x.end.Add(time.Duration(m.mp*x.n)*time.Microsecond).Sub(now)), heed.CauseInterval, "")
+		} else if !end.IsZero() {
+			hold(at+micros(end.Add(time.Duration(m.mp*x.n)*time.Microsecond).Sub(now)), heed.CauseInterval, "")
 		}
 	}
 	if !g.ok {
@@ -153,8 +152,10 @@ func (b *book) goAlone(now time.Time, a *ask) got {
 	}
 	b.past.add(m, seen, booked, 1)
 	x.taken.add(m, seen, booked, 1)
-	x.start = now
 	g.grant = b.grant(now, a, booked, seen, false)
+	if g.grant != nil && b.slots.started(start, now) {
+		g.grant.start, g.grant.before = now, start
+	}
 	return g
 }
 
@@ -217,12 +218,6 @@ func (x *alone) tell(r *report) {
 		}
 	}
 	x.taken = past{}
-}
-
-func (x *alone) ended(now time.Time) {
-	if x != nil {
-		x.end = now
-	}
 }
 
 func (s *slots) inFlight() int64 {

@@ -15,7 +15,8 @@ type grant struct {
 	most   int64 // longest wait an announcement can ask for
 	bytes  bool  // they are counted once its bodies are over
 	single bool
-	alone  bool // it was granted without Redis
+
+	start, before time.Time // where it was granted without Redis: when, and when the one before it on the origin was
 
 	answered, over bool
 	older, younger *grant // among those without an answer
@@ -65,7 +66,7 @@ func (b *book) grant(now time.Time, a *ask, x int64, seen []*announced, counted 
 	if !counted {
 		b.slots.take(b, a.limits.cost.Concurrent)
 	}
-	g := &grant{b: b, cost: a.limits.cost, x: x, seen: seen, most: micros(a.maxWait), single: a.limits.single, alone: b.alone != nil}
+	g := &grant{b: b, cost: a.limits.cost, x: x, seen: seen, most: micros(a.maxWait), single: a.limits.single}
 	for _, l := range a.limits.list {
 		g.bytes = g.bytes || l.unit == 'b'
 	}
@@ -171,7 +172,8 @@ func (g *grant) End(sent bool, bytes int64) {
 		return
 	}
 	g.over = true
-	if !g.answered && !sent {
+	unsent := !g.answered && !sent
+	if unsent {
 		b.open.remove(g)
 		b.move(move{g.x, 0, g.cost.Requests, g.cost.Bytes}, 1, 0)
 		b.flushBy(now.Add(b.patience()))
@@ -193,7 +195,12 @@ func (g *grant) End(sent bool, bytes int64) {
 		}
 		b.flushBy(now.Add(d))
 	}
-	b.alone.ended(now)
+	switch {
+	case unsent && !g.start.IsZero():
+		b.slots.started(g.start, g.before)
+	case !unsent && b.alone != nil:
+		b.slots.ended(now)
+	}
 	b.arm(now)
 }
 

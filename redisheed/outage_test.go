@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/heedhttp/heed"
@@ -445,6 +447,54 @@ func TestAClientsClockDoesNotMatter(t *testing.T) {
 			c.keptTo()
 			if errs := c.errors(); len(errs) > 0 {
 				t.Errorf("%d errors: %v", len(errs), errs[0])
+			}
+		})
+	}
+}
+
+// The intervals of an origin hold over all credentials, also those of a process
+// that goes alone.
+func TestGoingAloneSpacesAllCredentials(t *testing.T) {
+	const interval, processes, span = 50 * time.Millisecond, 4, 10 * time.Second
+	for _, limits := range []heed.Limits{{MinInterval: interval}, {MinPause: interval}} {
+		synctest.Test(t, func(t *testing.T) {
+			c := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, Dialer: func(context.Context, string, string) (net.Conn, error) {
+				return nil, errors.New("lost")
+			}})
+			l := New(c, quiet(Options{OnOutage: GoAlone, Processes: processes, Seed: []byte("seed")}))
+			r, err := heed.NewRegistry(heed.Config{Ledger: l, Default: limits, Logger: l.o.Logger})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), span)
+			defer cancel()
+			var sent atomic.Int64
+			var clients sync.WaitGroup
+			for i := range 4 {
+				clients.Go(func() {
+					for {
+						req, _ := http.NewRequest("GET", testOrigin, nil)
+						req.Header.Set("Authorization", fmt.Sprint("Bearer ", i))
+						pm, err := r.Acquire(ctx, req)
+						if err != nil {
+							return
+						}
+						sent.Add(1)
+						time.Sleep(time.Millisecond)
+						pm.Observe(&http.Response{StatusCode: 200, Header: http.Header{}, Body: http.NoBody})
+						pm.Release()
+						time.Sleep(rand.N(20 * time.Millisecond))
+					}
+				})
+			}
+			clients.Wait()
+			r.Close()
+			l.Close()
+			c.Close()
+			time.Sleep(time.Minute) // until the client has noticed
+			most, least := int64(span/(processes*interval))+1, int64(span/(processes*interval))*3/4
+			if n := sent.Load(); n < least || n > most {
+				t.Errorf("%+v: %d requests in %v, want from %d to %d", limits, n, span, least, most)
 			}
 		})
 	}

@@ -13,6 +13,33 @@ type slots struct {
 	held  int64
 	seq   int64
 	books int // of the origin; guarded by the ledger's lock
+
+	start, end time.Time // of requests granted without Redis, the latest
+}
+
+// latest returns when a request last started, and when one last ended, without Redis.
+func (s *slots) latest() (start, end time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.start, s.end
+}
+
+// started notes a start, or takes one back, unless there was another one since. It reports
+// whether it did.
+func (s *slots) started(was, is time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.start.Equal(was) {
+		return false
+	}
+	s.start = is
+	return true
+}
+
+func (s *slots) ended(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.end = now
 }
 
 // take counts a request of b that goes.
