@@ -30,10 +30,13 @@ func (p *partition) bucketNamed(pm *Permit, a *Announcement, policy, key string)
 		return pm.route()
 	case a.Bucket != "":
 		return a.Bucket[:min(len(a.Bucket), maxNameLen)]
-	case key == "" && p.origin.namesBudgets(a):
-		return policy
-	case key == "":
-		return ""
+	}
+	common := "" // of all that are counted in the policy, whatever their partition keys
+	if p.origin.namesBudgets(a) {
+		common = policy
+	}
+	if key == "" {
+		return common
 	}
 	// A policy that was seen with two partition keys has a quota for each, and
 	// the request decides for which.
@@ -45,9 +48,9 @@ func (p *partition) bucketNamed(pm *Permit, a *Announcement, policy, key string)
 		}
 	}
 	if !split {
-		return ""
+		return common
 	}
-	if s := p.slot(SourceAnnounced, policy, key, ""); s != nil && s.bucketName == "" {
+	if s := p.slot(SourceAnnounced, policy, key, ""); s != nil && s.bucketName == common {
 		s.bucketName = keyedBucket(policy, key)
 	}
 	return keyedBucket(policy, key)

@@ -7,7 +7,7 @@ import (
 )
 
 // Policies have names, and an answer may list all that hold its request
-// (RateLimit-Policy; draft-11, section 3). As long as every list has them all,
+// (RateLimit-Policy; draft-11, section 3, and all drafts before). As long as every list has them all,
 // they hold everything. Once an answer to another route does without one that
 // was listed before, each name is a budget: it holds the requests to whose
 // routes answers have stated it. An answer that states what is left without such
@@ -19,7 +19,7 @@ import (
 // whether that makes them budgets.
 func (p *partition) hearNames(now time.Time, pm *Permit, a *Announcement) {
 	o := p.origin
-	if o.named || a.Bucket != "" || !a.named && (a.Dialect != dialectIETF11 || len(a.Policies) == 0) {
+	if o.named || a.Bucket != "" || !a.named && (!a.lists() || len(a.Policies) == 0) {
 		return
 	}
 	if o.stated == nil {
@@ -83,7 +83,7 @@ func (t *routes) mention(bucket string) bool {
 func (o *origin) nameBudgets(now time.Time) {
 	o.named = true
 	budget := func(pol *Policy, bucket *string) {
-		if *bucket == "" && pol.Name != "" && pol.PartitionKey == "" && o.stated.mention(pol.Name) {
+		if *bucket == "" && pol.Name != "" && o.stated.mention(pol.Name) {
 			*bucket = pol.Name
 		}
 	}
@@ -111,7 +111,13 @@ func (o *origin) nameBudgets(now time.Time) {
 // namesBudgets reports whether the names of an announcement's policies are
 // budgets.
 func (o *origin) namesBudgets(a *Announcement) bool {
-	return o.named && a.Bucket == "" && (a.named || a.Dialect == dialectIETF11)
+	return o.named && a.Bucket == "" && (a.named || a.lists())
+}
+
+// lists reports whether an announcement's policies are a list of all that hold its request,
+// as all drafts have it.
+func (a *Announcement) lists() bool {
+	return a.Dialect == dialectIETF11 || a.Dialect == dialectIETF07 || a.Dialect == dialectIETF06
 }
 
 // stillCounted returns those budgets of pm's route that its answer does not

@@ -63,6 +63,31 @@ func TestNamesOfPoliciesTellBudgets(t *testing.T) {
 			{"/b", policy(`"b";q=10;w=60`, `"b";r=5;t=60`)},
 			{"/a", policy(`"new";q=10;w=60`, `"new";r=5;t=60`)},
 		}, map[string]bool{"/a": false, "/b": true}},
+		{"lists with a partition key that is the same for all", example, []answered{
+			{"/search/a", policy(`"search";q=10;w=60;pk=:QQ==:`, `"search";r=0;t=60`)},
+			{"/user", policy(`"core";q=100;w=60;pk=:QQ==:`, `"core";r=50;t=60;pk=:QQ==:`)},
+		}, map[string]bool{"/search/a": false, "/user": true, "/new": true}},
+		{"lists with a partition key that differs", example, []answered{
+			{"/search/a", policy(`"search";q=10;w=60;pk=:QQ==:`, `"search";r=5;t=60;pk=:QQ==:`)},
+			{"/user", policy(`"core";q=100;w=60;pk=:QQ==:`, `"core";r=50;t=60;pk=:QQ==:`)},
+			{"/search/b", policy(`"search";q=10;w=60;pk=:Qg==:`, `"search";r=0;t=60;pk=:Qg==:`)},
+		}, map[string]bool{"/search/a": true, "/search/b": false, "/user": true}},
+		{"lists of draft 07", example, []answered{
+			{"/search/a", policy("10;w=60", "limit=10, remaining=0, reset=60")},
+			{"/user", policy("100;w=60", "limit=100, remaining=50, reset=60")},
+		}, map[string]bool{"/search/a": false, "/user": true, "/new": true}},
+		{"lists of draft 06", example, []answered{
+			{"/search/a", []string{"RateLimit-Policy", "10;w=60", "RateLimit-Limit", "10", "RateLimit-Remaining", "0", "RateLimit-Reset", "60"}},
+			{"/user", []string{"RateLimit-Policy", "100;w=60", "RateLimit-Limit", "100", "RateLimit-Remaining", "50", "RateLimit-Reset", "60"}},
+		}, map[string]bool{"/search/a": false, "/user": true, "/new": true}},
+		{"lists of draft 06 that have all", example, []answered{
+			{"/a", []string{"RateLimit-Policy", "10;w=60, 100;w=86400", "RateLimit-Limit", "10", "RateLimit-Remaining", "5", "RateLimit-Reset", "60"}},
+			{"/b", []string{"RateLimit-Policy", "10;w=60, 100;w=86400", "RateLimit-Limit", "100", "RateLimit-Remaining", "0", "RateLimit-Reset", "60"}},
+		}, map[string]bool{"/a": false, "/b": false, "/new": false}},
+		{"fields of draft 06 without a list", example, []answered{
+			{"/a", []string{"RateLimit-Limit", "100", "RateLimit-Remaining", "5", "RateLimit-Reset", "60"}},
+			{"/b", []string{"RateLimit-Limit", "10", "RateLimit-Remaining", "0", "RateLimit-Reset", "60"}},
+		}, map[string]bool{"/a": false, "/b": false}},
 		{"a quota in other fields is in no list", example, []answered{
 			{"/a", []string{"X-RateLimit-Limit-Hour", "100", "X-RateLimit-Remaining-Hour", "50"}},
 			{"/b", policy(`"p";q=10;w=60`, `"p";r=0;t=60`)},

@@ -116,6 +116,11 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 			}
 		}
 		at, known := s.free(now, n, pl.n == 0 && q.len > 1)
+		if pl.n == 0 && q.len <= 1 && !a.opts.noWait {
+			if then, ok := s.free(now, n, true); then.Sub(now) <= s.demand.lasting() && !a.misses(then) {
+				at, known = then, ok
+			}
+		}
 		if pl.n == 0 {
 			at, known = p.dare(now, s, at, known, &v)
 		} else {
@@ -413,6 +418,7 @@ func (p *partition) wants(now time.Time, a *ask) {
 	for _, s := range p.slots {
 		if n := p.cost(s, a); n > 0 && s.enforced() && s.holds(a.lane) {
 			s.demand.add(now, n, s.span(now))
+			s.demand.follow(now, s.taken, max(s.ledger.grain, s.ledger.rounded))
 		}
 	}
 }

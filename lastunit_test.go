@@ -1,9 +1,13 @@
 package heed_test
 
 import (
+	"context"
+	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/heedhttp/heed"
 	"github.com/heedhttp/heed/heedtest"
 )
 
@@ -71,4 +75,56 @@ func TestWindowsFarAwayThatAreAnnouncedNowAndThenAreUsedUp(t *testing.T) {
 			t.Errorf("%s: %d of 3000 accepted, %d refused", alg, accepted, refused)
 		}
 	}
+}
+
+// A client that sends one request when the last is answered has never two waiting. It is held
+// up all the same by an answer that says that nothing is left, and gets as much as many
+// that send at once.
+func TestOneRequestAfterTheOtherGetsAsMuchAsManyAtOnce(t *testing.T) {
+	for _, c := range []struct {
+		algorithm heedtest.Algorithm
+		policy    heedtest.Policy
+		share     float64
+	}{
+		{heedtest.FixedWindow, heedtest.Policy{Quota: 50, Window: 5 * time.Second}, 0.99},
+		{heedtest.FixedWindow, heedtest.Policy{Quota: 5, Window: time.Second}, 0.79}, // the last unit of each is left
+		{heedtest.FixedWindow, heedtest.Policy{Quota: 2, Window: 10 * time.Second}, 0.97},
+		{heedtest.SlidingCounter, heedtest.Policy{Quota: 50, Window: 5 * time.Second}, 0.93},
+	} {
+		const windows = 40
+		tally, _ := load{heedtest.Config{
+			Algorithm: c.algorithm, Policies: []heedtest.Policy{c.policy}, Latency: heedtest.RoundTrip(time.Millisecond),
+		}, 1, windows, nil}.play(t)
+		t.Logf("%s, %d: %d accepted, %d refused", c.algorithm, c.policy.Quota, tally.Accepted, tally.Refused)
+		if least := int64(c.share * windows * float64(c.policy.Quota)); tally.Accepted < least || tally.Refused > 0 {
+			t.Errorf("%s, %d: %d accepted, want at least %d; %d refused", c.algorithm, c.policy.Quota, tally.Accepted, least, tally.Refused)
+		}
+	}
+}
+
+// A request behind which none waits is kept for those to come only if it can be: one that has
+// to start before the next reset, or not at all, takes the last unit.
+func TestLastUnitIsNotKeptFromARequestThatCannotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := heedtest.NewOrigin(heedtest.Config{Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}, Latency: heedtest.RoundTrip(time.Millisecond)})
+		c := quiet(t, o, heed.Limits{}).Client()
+		get := func(ctx context.Context) error {
+			req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "https://origin.test/", nil)
+			resp, err := c.Do(req)
+			if err == nil {
+				resp.Body.Close()
+			}
+			return err
+		}
+		for range 49 {
+			if err := get(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
+		defer cancel()
+		if err := get(ctx); err != nil {
+			t.Errorf("the last unit: %v", err)
+		}
+	})
 }

@@ -21,6 +21,8 @@ type plan struct {
 type demand struct {
 	start     time.Time
 	now, last int64
+	came      time.Time // when the latest came …
+	since     time.Time // … and the first of those of which each came soon after another had gone
 }
 
 func (d *demand) add(now time.Time, n int64, span time.Duration) {
@@ -51,6 +53,21 @@ func (d *demand) over(now time.Time, span, ahead time.Duration) float64 {
 	carried := 1 - float64(now.Sub(d.start))/float64(span)
 	return (float64(d.now) + float64(d.last)*carried) * float64(ahead) / float64(span)
 }
+
+// follow counts a request that came; gone is when the latest one before it was sent. It
+// belongs to those before it where that is soon enough.
+func (d *demand) follow(now, gone time.Time, soon time.Duration) {
+	if d.came.IsZero() || now.Sub(latest(d.came, gone)) > soon {
+		d.since = now
+	}
+	d.came = now
+}
+
+// lasting is for how long requests have come one soon after the other: a client that sends
+// the next one when the last is answered has never two waiting, and is held up all the same if
+// the answer to the last unit says that nothing is left. As they have come, they are taken
+// to go on, for as long again.
+func (d *demand) lasting() time.Duration { return d.came.Sub(d.since) }
 
 // span is the time over which demand for a slot is measured.
 func (s *slot) span(now time.Time) time.Duration {
@@ -103,7 +120,7 @@ func (s *slot) pace(now time.Time, waiting int64, sm *Smoothing) float64 {
 	if ahead <= 0 || left <= 0 || left >= unlimited {
 		return math.Inf(1) // the ledger decides alone
 	}
-	if !sm.always() && (s.ledger.atOnce() || left == 1 && waiting > 1 && !s.ledger.othersSeen) { // the last one goes when that costs nothing
+	if !sm.always() && (s.ledger.atOnce() || left == 1 && (waiting > 1 || s.demand.lasting() > 0) && !s.ledger.othersSeen) { // the last one goes when that costs nothing
 		return math.Inf(1)
 	}
 	if !s.paced(now, ahead, float64(waiting), left, sm) {
