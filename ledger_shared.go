@@ -143,7 +143,7 @@ type Heard struct {
 	// on. 0: not; negative: a pause in doubt is over, for a request succeeded.
 	Pause time.Duration
 	Whole bool
-	Doubt bool // the pause ends with the first request that succeeds
+	Doubt bool // the pause ends with the first request that succeeds: a ledger passes it on, and holds nobody for it
 }
 
 // News is what another process has done, or heard, that concerns this one.

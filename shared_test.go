@@ -227,7 +227,7 @@ func (g *granted) Heard(h Heard) {
 	if h.Answered {
 		g.settle(h.At, !h.Free)
 	}
-	if h.Pause > 0 {
+	if h.Pause > 0 && !h.Doubt {
 		g.acc.pause = h.At.Add(h.Pause)
 	}
 	g.mu.Unlock()
