@@ -13,25 +13,20 @@ func (r *Registry) log() *slog.Logger {
 	return slog.Default()
 }
 
-// level is at which level a kind of event is logged; false: never. What can
-// happen with every request is logged at debug at most.
-func (k Kind) level() (slog.Level, bool) {
+// logged reports whether events of a kind are logged. What can happen with
+// every request is logged at debug at most.
+func (k Kind) logged() bool {
 	switch k {
-	case EventWaiting, EventLearned:
-		return slog.LevelDebug, true
-	case EventPaused, EventDegraded, EventSetAside, eventMuchWaited, eventNested:
-		return slog.LevelWarn, true // or info: see tell
-	}
-	return 0, false
-}
-
-// listens reports whether anyone would be told of an event.
-func (r *Registry) listens(k Kind) bool {
-	if r.config.OnEvent != nil && k > eventMuchWaited {
+	case EventWaiting, EventLearned, EventPaused, EventDegraded, EventSetAside, eventMuchWaited, eventNested:
 		return true
 	}
-	l, ok := k.level()
-	return ok && (l > slog.LevelDebug || r.log().Enabled(context.Background(), l))
+	return false
+}
+
+// listens reports whether anyone may be told of an event. What the user's
+// handler makes of its level is asked later, for an origin is locked now.
+func (r *Registry) listens(k Kind) bool {
+	return k.logged() || r.config.OnEvent != nil
 }
 
 // tell logs an event and calls the user's function. No lock is held.
