@@ -49,6 +49,22 @@ func TestHiddenRatesAreFoundByFewRefusals(t *testing.T) {
 	}
 }
 
+// A Retry-After that is too short tells that little is left, and by how much it is too short.
+func TestRetryAfterThatIsTooShortCostsFewRefusals(t *testing.T) {
+	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.SlidingWindow} {
+		for _, trip := range []time.Duration{50 * time.Millisecond, 500 * time.Millisecond} {
+			tally, _ := load{heedtest.Config{
+				Algorithm: algorithm, Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}, Dialect: heedtest.RetryAfterOnly,
+				RetryAfter: heedtest.RetryAfter{Mode: heedtest.RetryAfterShort}, Latency: heedtest.RoundTrip(trip),
+			}, 16, 20, nil}.play(t)
+			t.Logf("%s, %v: %d accepted, %d refused", algorithm, trip, tally.Accepted, tally.Refused)
+			if tally.Refused > 24 || tally.Accepted < 885 {
+				t.Errorf("%s, %v: %d accepted of 1000, %d refused", algorithm, trip, tally.Accepted, tally.Refused)
+			}
+		}
+	}
+}
+
 // A Retry-After that is always a whole window costs one of them at the start.
 func TestPessimisticRetryAfterCostsLittle(t *testing.T) {
 	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.SlidingWindow, heedtest.TokenBucket} {

@@ -37,11 +37,14 @@ type learner struct {
 	through   time.Time // … the latest of them
 	timed     bool      // the server said when to come back
 	timed503  bool      // … with a 503
+	blind     bool      // the latest refusal did not say
+	curt      bool      // it had named a time that was too short
 	blocks    int       // so far
 
 	hint    time.Duration // what the first refusal of the latest block asked to wait …
 	open    time.Duration // … so long after the reopening
 	shrinks bool          // and less was asked the longer that was
+	times   float64       // so many times as long as was asked it took, at least; 0: no longer
 
 	healthy paths
 	sick    paths
@@ -52,6 +55,7 @@ const (
 	enough        = 10 // accepted requests that make a measurement, the first time
 	outageProbes  = 3  // refused at the time the server itself had named, they tell of an outage
 	idleGap       = 5 * time.Second
+	mostTimes     = 4 // as long as was asked: what was shut for longer may have been out of order
 )
 
 // learnAccepted takes in that pm's request was accepted.
@@ -167,7 +171,7 @@ func (l *learner) late(pm *Permit) bool {
 func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint time.Duration, whole bool) {
 	l := &p.learner
 	l.refused = latest(l.refused, pm.start)
-	if at := now.Add(hint); hint > 0 && (fresh || at.Before(l.named)) {
+	if at := now.Add(l.lengthened(hint)); hint > 0 && (fresh || at.Before(l.named)) {
 		l.named = at
 	}
 	timed503 := hint > 0 && whole
@@ -175,7 +179,11 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 		if fresh || pm.doubted {
 			l.probes++
 			l.crowd.testing = false
+			if l.timed && hint < l.hint { // it does tell what is left, though not all of it
+				l.shrinks, l.curt = true, true
+			}
 		}
+		l.blind = hint == 0
 		if timed503 && l.probes >= outageProbes {
 			l.blocked = false // no limit lets nothing through, time and again, when it said it would
 			l.begin(now)
@@ -202,7 +210,8 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 		l.notInFlight(now)
 	}
 	l.hinted(pm.start, hint)
-	l.blocked, l.began, l.probes, l.meanwhile, l.timed, l.timed503 = true, now, 0, 0, hint > 0, timed503
+	l.blocked, l.began, l.probes, l.meanwhile = true, now, 0, 0
+	l.timed, l.timed503, l.blind, l.curt = hint > 0, timed503, hint == 0, false
 	if l.rate.low > 0 {
 		p.setLearnedRate(now)
 	}
@@ -243,6 +252,12 @@ func (l *learner) hinted(at time.Time, hint time.Duration) {
 	l.hint, l.open = hint, open
 }
 
+// lengthened is how long to wait where a refusal asks for hint: as many times as long as the
+// latest block proved that it takes, where the origin names times that are too short.
+func (l *learner) lengthened(hint time.Duration) time.Duration {
+	return nanoseconds(float64(hint) * max(l.times, 1))
+}
+
 // learnReopened ends a block: the origin accepts again a request sent at start.
 func (p *partition) learnReopened(now, start time.Time) {
 	l := &p.learner
@@ -258,6 +273,9 @@ func (p *partition) learnReopened(now, start time.Time) {
 		return
 	}
 	l.blocks++
+	if l.curt {
+		l.times = min(max(l.refused.Sub(l.began).Seconds()/l.hint.Seconds(), 1), mostTimes)
+	}
 	sent := start
 	shut := l.refused // the last that is known of the block
 	if l.probes == 0 && l.named.After(shut) && !l.named.After(start) {
@@ -337,7 +355,7 @@ func (p *partition) unlearn() {
 		}
 	}
 	l.rate, l.crowd, l.blocked, l.blocks, l.since = throughput{}, crowd{}, false, 0, time.Time{}
-	l.hint, l.open, l.shrinks = 0, 0, false
+	l.hint, l.open, l.shrinks, l.times = 0, 0, false, 0
 }
 
 // pauseFor is how long to wait after a refusal at a learned rate: until the

@@ -34,6 +34,9 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 		fresh = false
 	default:
 		p.learnRefused(now, pm, fresh, hint, whole)
+		if !whole {
+			hint = p.learner.lengthened(hint)
+		}
 	}
 	switch {
 	case hint > 0:

@@ -28,7 +28,7 @@ func (l *learner) measure(reopened, shut time.Time) {
 		climb = steep(l.accepted)
 		// With more than one at a time on their way, an attempt would cost more than one refusal.
 		most := min(rateOf(l.accepted, shortest), 1/max(l.crowd.trip(), nearBy.Seconds()))
-		if d := doublings(rateOf(l.accepted, longest), most); d >= settled && !l.timed {
+		if d := doublings(rateOf(l.accepted, longest), most); d >= settled && l.blind {
 			climb, doubt = gently, d
 		}
 	}
@@ -36,6 +36,8 @@ func (l *learner) measure(reopened, shut time.Time) {
 	switch {
 	case told && hint > open && roundTime(hint) == hint: // it asks for a whole window, whenever it is
 		window = hint
+	case l.curt && l.blind && nextRoundTime(shortest) <= longest: // there was hardly any left to name
+		window, climb, doubt = nextRoundTime(shortest), 0, 0
 	case window > shortest:
 	default:
 		if window = longest; l.timed && longest > max(hint, open)*5/4 {
