@@ -41,6 +41,7 @@ type ledger struct {
 	ordering  // whether answers come in order
 	company   // what others use
 	newest    newest
+	apart     resetsApart
 	counter   counter
 	lumps     lumps
 }
@@ -83,9 +84,6 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 		room := p.Quota - taken - l.foreignNow(now, p)
 		if l.presumed() && l.told() {
 			room = min(room, l.left+1, max(l.left, room-l.doubt(p))) // one goes to see whether any come back
-		}
-		if l.othersSeen && now.Sub(l.said) < p.Window {
-			room = min(room, l.base-taken)
 		}
 		return room
 	case l.stated && l.shape == shapeRefill:
@@ -135,7 +133,8 @@ func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Tim
 		}
 		return now.Add(l.awaited(now, missing, p)), true
 	}
-	if room >= n {
+	beside := l.shape == shapeSliding && l.othersSeen && now.Sub(l.said) < p.Window
+	if room >= n && !beside {
 		return l.lastUnit(now, p), true
 	}
 	at, known := l.until(), true
@@ -147,7 +146,10 @@ func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Tim
 	case at.IsZero() && l.stated && !l.flows() && p.Window > 0:
 		return l.lapses(p), true
 	case l.shape == shapeSliding, at.IsZero() && !l.stated && p.Window > 0:
-		if at, known = l.own.back(now, n-room, p.Window); !known && l.own.inFlight == 0 {
+		if at, known = l.own.back(now, n-room, p.Window); beside {
+			at, known = l.backToAny(now, n-room, p, pressed)
+		}
+		if !known && l.own.inFlight == 0 {
 			return now, true // others hold it all: see what the origin says
 		}
 		return at, known
@@ -273,6 +275,7 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 		return capped
 	}
 	l.learnFill(p, &s)
+	l.learnApart(now, start, p, &s)
 	l.learnNewest(now, start, p, &s)
 	if s.refused && !tooSoon && l.fresh && !l.stated && c.epoch == l.epoch && l.inEpoch < p.Quota*9/10 {
 		l.piecemeal = true
@@ -373,11 +376,6 @@ func (l *ledger) hearLeft(now, start time.Time, c *charge, p *Policy, r, least i
 		l.left = min(left, l.most)
 	}
 	l.allHeard(c, p, r > 0)
-	if c.sent >= l.saidOf && p.Window > 0 {
-		if l.base = (r+least)/2 + l.own.used(now, p.Window); l.orderly(c) {
-			l.base = r + c.used
-		}
-	}
 }
 
 // allHeard moves what is taken to be left to the most that it can be once every request has been

@@ -10,8 +10,8 @@ type company struct {
 	others     float64 // units a second that they used lately …
 	appetite   float64 // … as a multiple of what would use up in time what is left
 	othersSeen bool    // they use a share that matters
-	base       int64   // of a sliding window: what was left and in use when that was said last
-	foreign    int64   // of a sliding window: units others use
+	foreign    int64   // units others use, unless it is a sliding window, …
+	theirs     usage   // … and of one, with when each comes back
 }
 
 // othersMatter is the share of a quota below which what others use of it is
@@ -95,7 +95,7 @@ func (l *ledger) shared(now time.Time) int64 {
 // process's own use since tell.
 func (l *ledger) seen(now time.Time, p *Policy) float64 {
 	if l.shape == shapeSliding && now.Sub(l.said) < p.Window {
-		return float64(l.base - l.own.used(now, p.Window))
+		return float64(p.Quota - l.foreignNow(now, p) - l.own.used(now, p.Window))
 	}
 	if l.othersSeen && l.counted(now, p) { // what else comes back the others use
 		k := &l.counter
@@ -104,17 +104,17 @@ func (l *ledger) seen(now time.Time, p *Policy) float64 {
 	return float64(l.room(now, p))
 }
 
-// reserve is how many units of a sliding window are kept for what others take
-// between an answer and the next arrival, and, one for each quarter of the quota that
-// they use, for several of them going at the same moment. Who uses less than a quarter
-// keeps so much less: it is for the others to make room.
+// reserve is how many units of a sliding window are kept for what others take more
+// between an answer and the next arrival than comes back to them, which goes with the root of what they
+// take, and, one for each quarter of the quota that they use, for several of them going at the same
+// moment. Who uses less than a quarter keeps so much less: it is for the others to make room.
 func (l *ledger) reserve(now time.Time, p *Policy) int64 {
 	quota, foreign := float64(p.Quota), float64(l.foreignNow(now, p))
 	if foreign < othersMatter*quota {
 		return 0
 	}
 	mine := min(4*float64(l.own.used(now, p.Window))/quota, 1)
-	return int64(math.Round(max(1, 4*foreign/quota*mine))) + int64(l.meanwhile(now, p))
+	return int64(math.Round(max(1, 4*foreign/quota*mine))) + int64(math.Sqrt(l.meanwhile(now, p)))
 }
 
 // meanwhile is how many units others take in two round trips.
@@ -131,13 +131,39 @@ func (l *ledger) berth(now time.Time, p *Policy) float64 {
 	return max(3, float64(p.Quota)/40, 4*quarters) + l.meanwhile(now, p)
 }
 
-// foreignNow is how much of a sliding window others are taken to use: nothing
-// that was seen a window ago is in it still.
+// foreignNow is how much others are taken to use where units come back one by one: nothing
+// that was seen a window ago is in use still.
 func (l *ledger) foreignNow(now time.Time, p *Policy) int64 {
 	if now.Sub(l.said) >= p.Window {
 		return 0
 	}
+	if l.shape == shapeSliding {
+		return l.theirs.used(now, p.Window)
+	}
 	return l.foreign
+}
+
+// hearTheirs takes in that others use so many units of a sliding window, at least and at most.
+// What they took comes back a window after it was seen, and so later than it does: what comes
+// back to them in a round trip they have taken again by then, as far as is known.
+func (l *ledger) hearTheirs(now, start time.Time, least, most int64, p *Policy) {
+	most = max(most, least, 0)
+	if n := l.theirs.used(now, p.Window); n < least {
+		l.theirs.take(least - n)
+		l.theirs.done(now, start, 0, least-n, p.Quota, p.Window)
+	} else if n > most {
+		l.theirs.drop(n - most)
+	}
+}
+
+// backToAny returns when n units of a sliding window are back, no matter whose they were: one more where
+// others of this process wait behind. Who waited for its own alone would find taken what had
+// come back before.
+func (l *ledger) backToAny(now time.Time, n int64, p *Policy, pressed bool) (time.Time, bool) {
+	if pressed {
+		n++
+	}
+	return l.own.backWith(&l.theirs, now, n, p.Window)
 }
 
 // hearForeign takes in how much of a quota others are seen to use, at least: less
@@ -152,5 +178,5 @@ func (c *company) hearForeign(seen int64) {
 
 // forgetOthers forgets what was taken for use by others.
 func (c *company) forgetOthers() {
-	c.others, c.appetite, c.othersSeen, c.foreign = 0, 0, false, 0
+	c.others, c.appetite, c.othersSeen, c.foreign, c.theirs = 0, 0, false, 0, usage{}
 }

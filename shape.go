@@ -80,7 +80,7 @@ func (l *ledger) learnShape(now, start time.Time, c *charge, p *Policy, r int64,
 		} else {
 			l.shape = shapeReset
 		}
-		l.fits, l.foreign = 0, 0
+		l.fits, l.foreign, l.theirs = 0, 0, usage{}
 		return
 	}
 	if l.shape == shapeSliding {
@@ -93,6 +93,7 @@ func (l *ledger) learnShape(now, start time.Time, c *charge, p *Policy, r int64,
 		used += l.sent - c.sent
 	}
 	l.hearForeign(p.Quota - used - r)
+	l.hearTheirs(now, start, p.Quota-used-r, p.Quota-counted-c.n-r, p)
 	// Only what went before the last reset speaks for sliding: a reset would have
 	// brought it back.
 	before := l.own.between(now.Add(l.inferred-p.Window), l.last)

@@ -114,6 +114,16 @@ func (u *usage) less(now, start time.Time, n int64, window time.Duration) {
 	}
 }
 
+// drop takes the n units that went first to be back.
+func (u *usage) drop(n int64) {
+	for i := range u.log {
+		k := min(n, u.log[i].n)
+		u.log[i].n -= k
+		u.logged -= k
+		n -= k
+	}
+}
+
 // forget takes all that was answered to be back.
 func (u *usage) forget() { u.logged, u.log = 0, nil }
 
@@ -150,6 +160,27 @@ func (u *usage) back(now time.Time, n int64, window time.Duration) (time.Time, b
 	for _, e := range u.log {
 		if n -= e.n; n <= 0 {
 			return e.last.Add(window), true
+		}
+	}
+	return time.Time{}, false
+}
+
+// backWith is back for what this usage and another make up together.
+func (u *usage) backWith(v *usage, now time.Time, n int64, window time.Duration) (time.Time, bool) {
+	if n <= 0 {
+		return now, true
+	}
+	for i, j := 0, 0; i < len(u.log) || j < len(v.log); {
+		var e use
+		if j == len(v.log) || i < len(u.log) && !v.log[j].last.Before(u.log[i].last) {
+			e = u.log[i]
+			i++
+		} else {
+			e = v.log[j]
+			j++
+		}
+		if n -= e.n; n <= 0 {
+			return latest(now, e.last.Add(window)), true
 		}
 	}
 	return time.Time{}, false
