@@ -28,7 +28,7 @@ func (l *ledger) learnApart(now, start time.Time, p *Policy, s *statement) {
 		a.window, a.earliest, a.named = p.Window, earliest, named
 	case !earliest.After(a.named): // the same
 		a.earliest, a.named = latest(a.earliest, earliest), soonest(a.named, named)
-	default:
+	case p.Window-s.reset > s.resolution: // else it may be the newest unit's: see learnNewest
 		if a.count++; a.count >= convinced {
 			l.shape, l.slides = shapeSliding, now
 		}

@@ -104,17 +104,17 @@ func (l *ledger) seen(now time.Time, p *Policy) float64 {
 	return float64(l.room(now, p))
 }
 
-// reserve is how many units of a sliding window are kept for what others take more
-// between an answer and the next arrival than comes back to them, which goes with the root of what they
-// take, and, one for each quarter of the quota that they use, for several of them going at the same
-// moment. Who uses less than a quarter keeps so much less: it is for the others to make room.
+// reserve is how many units of a sliding window are kept for what others take
+// between an answer and the next arrival, and, one for each quarter of the quota that
+// they use, for several of them going at the same moment. Who uses less than a quarter
+// keeps so much less: it is for the others to make room.
 func (l *ledger) reserve(now time.Time, p *Policy) int64 {
 	quota, foreign := float64(p.Quota), float64(l.foreignNow(now, p))
 	if foreign < othersMatter*quota {
 		return 0
 	}
 	mine := min(4*float64(l.own.used(now, p.Window))/quota, 1)
-	return int64(math.Round(max(1, 4*foreign/quota*mine))) + int64(math.Sqrt(l.meanwhile(now, p)))
+	return int64(math.Round(max(1, 4*foreign/quota*mine))) + int64(l.meanwhile(now, p))
 }
 
 // meanwhile is how many units others take in two round trips.
@@ -179,4 +179,12 @@ func (c *company) hearForeign(seen int64) {
 // forgetOthers forgets what was taken for use by others.
 func (c *company) forgetOthers() {
 	c.others, c.appetite, c.othersSeen, c.foreign, c.theirs = 0, 0, false, 0, usage{}
+}
+
+// overrun is how many units others may take of a sliding window in two round trips at the policy's
+// own rate each, before they see that little is left: one for each quarter that they use, save the
+// first, which may be one that paces nothing.
+func (l *ledger) overrun(now time.Time, p *Policy) float64 {
+	quarters := 4 * float64(l.foreignNow(now, p)) / float64(p.Quota)
+	return 2 * max(quarters-1, 0) * p.rate() * l.quickest.Seconds()
 }

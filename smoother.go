@@ -153,7 +153,7 @@ func (s *slot) makeWay(now time.Time, velocity, rate float64) float64 {
 		return velocity * rate
 	}
 	if l.shape == shapeSliding { // what piled up while one had to stop, all can make up for
-		return max(rate*min(left/max(3, float64(p.Quota)/40+float64(l.reserve(now, p))), velocity), least)
+		return max(rate*min(left/max(3, float64(p.Quota)/40+float64(l.reserve(now, p))+l.overrun(now, p)), velocity), least)
 	}
 	rate *= min(velocity, 1)
 	switch {
