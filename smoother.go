@@ -152,13 +152,12 @@ func (s *slot) makeWay(now time.Time, velocity, rate float64) float64 {
 		}
 		return velocity * rate
 	}
-	if l.shape == shapeSliding { // what piled up while one had to stop, all can make up for
-		return max(rate*min(left/max(3, float64(p.Quota)/40+float64(l.reserve(now, p))+l.overrun(now, p)), velocity), least)
-	}
 	rate *= min(velocity, 1)
 	switch {
 	case l.twoCounts():
 		rate *= min(left/l.berth(now, p), 1)
+	case l.shape == shapeSliding:
+		rate *= min(left/max(3, float64(p.Quota)/40+float64(l.reserve(now, p))+l.overrun(now, p)), 1)
 	case l.shape == shapeRefill:
 		rate *= min(modest*share, 1)
 	}
