@@ -16,21 +16,26 @@ type resetsApart struct {
 // is left, an origin with any kind of limit may name the next unit.
 func (l *ledger) learnApart(now, start time.Time, p *Policy, s *statement) {
 	a := &l.apart
-	if l.shape != shapeUnknown || l.inferred > 0 || s.remaining <= 0 || s.reset < 0 || p.Window <= 3*s.resolution || p.Unit == UnitContentBytes {
+	if a.proven() || l.shape == shapeReset || l.shape == shapeRefill || l.inferred > 0 || p.Window <= 3*s.resolution || p.Unit == UnitContentBytes {
 		return
 	}
-	if up, down := s.fills(p); up || down {
+	if up, down := s.fills(p); up || down || s.remaining <= 0 || s.reset < 0 {
 		return
 	}
 	earliest, named := start.Add(s.reset-s.resolution), now.Add(s.reset)
 	switch {
-	case a.window != p.Window, !named.Before(a.earliest.Add(p.Window - s.resolution)): // the end of the next window, it may be
-		a.window, a.earliest, a.named = p.Window, earliest, named
+	case a.window != p.Window:
+		*a = resetsApart{window: p.Window, earliest: earliest, named: named}
+	case !named.Before(a.earliest.Add(p.Window - s.resolution)): // the end of the next window, it may be
+		a.earliest, a.named = earliest, named
 	case !earliest.After(a.named): // the same
 		a.earliest, a.named = latest(a.earliest, earliest), soonest(a.named, named)
 	case p.Window-s.reset > s.resolution: // else it may be the newest unit's: see learnNewest
-		if a.count++; a.count >= convinced {
+		if a.count++; a.proven() && l.shape != shapeSliding {
 			l.shape, l.slides = shapeSliding, now
 		}
 	}
 }
+
+// proven reports whether so many speak for it that it is not by chance.
+func (a *resetsApart) proven() bool { return a.count >= convinced }

@@ -133,7 +133,7 @@ func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Tim
 		}
 		return now.Add(l.awaited(now, missing, p)), true
 	}
-	beside := l.shape == shapeSliding && l.othersSeen && now.Sub(l.said) < p.Window
+	beside := l.shape == shapeSliding && l.apart.proven() && l.othersSeen && now.Sub(l.said) < p.Window
 	if room >= n && !beside {
 		return l.lastUnit(now, p), true
 	}

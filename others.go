@@ -137,7 +137,7 @@ func (l *ledger) foreignNow(now time.Time, p *Policy) int64 {
 	if now.Sub(l.said) >= p.Window {
 		return 0
 	}
-	if l.shape == shapeSliding {
+	if l.shape == shapeSliding && l.apart.proven() {
 		return l.theirs.used(now, p.Window)
 	}
 	return l.foreign
