@@ -117,10 +117,11 @@ func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Tim
 	if pressed && l.left <= n+1 && l.inLumps() && !now.Before(l.closed) {
 		return latest(now, l.nextLump(p, n)), l.own.inFlight == 0
 	}
-	if room >= n && (!pressed || room > n) {
+	refills := l.shape == shapeRefill && l.stated && !now.Before(l.closed)
+	if room >= n && (!pressed || room > n && !(refills && l.twoCounts())) {
 		return now, true
 	}
-	if l.shape == shapeRefill && l.stated && !now.Before(l.closed) {
+	if refills {
 		if pressed && n < p.Quota { // the last unit stays, for its answer would stop all for a while
 			n++
 		}
