@@ -171,6 +171,10 @@ func (l *ledger) present() float64 {
 	return max(float64(l.answered-k.mark), float64(k.used)-k.gone(k.at))
 }
 
+// forSure is how much of what should come back is counted on. What is told in whole units shows
+// at once when more did, and when less did only by that nothing is left.
+const forSure = 0.98
+
 // comes returns how many units come back from one instant to another.
 func (l *ledger) comes(from, to time.Time, p *Policy) float64 {
 	if !l.counted(to, p) {
@@ -178,7 +182,7 @@ func (l *ledger) comes(from, to time.Time, p *Policy) float64 {
 	}
 	k := &l.counter
 	end := latest(soonest(k.last, to), from)
-	return (end.Sub(from).Seconds()*k.before + to.Sub(end).Seconds()*l.present()) / p.Window.Seconds()
+	return forSure * (end.Sub(from).Seconds()*k.before + to.Sub(end).Seconds()*l.present()) / p.Window.Seconds()
 }
 
 // awaited is how long it takes until so many units have come back, or a window, if that is
@@ -187,6 +191,7 @@ func (l *ledger) awaited(now time.Time, n float64, p *Policy) time.Duration {
 	wait, w := n/l.refill(now, p), p.Window.Seconds()
 	if l.counted(now, p) {
 		k := &l.counter
+		n /= forSure
 		end := max(k.last.Sub(now).Seconds(), 0)
 		if wait = n * w / k.before; wait > end {
 			wait = end + (n*w-end*k.before)/l.present()

@@ -2,8 +2,13 @@ package heed_test
 
 import (
 	"context"
+	"fmt"
+	"math"
 	"math/rand/v2"
+	"net/http"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/heedhttp/heed"
@@ -198,5 +203,59 @@ func TestCountersWhoseWindowIsInferredAreNotTakenForShorterOnes(t *testing.T) {
 	t.Logf("%d accepted of %d, %d refused", accepted, len(phases)*windows*quota, refused)
 	if accepted < 1800 || refused > 16 {
 		t.Errorf("%d accepted of %d, %d refused", accepted, len(phases)*windows*quota, refused)
+	}
+}
+
+// How fast two counts let units come back is never known to the last digit, least where resets are
+// named a second late, as some services do. Nothing is left when that has been overrated for long
+// enough, and all would have to stop until the window turns.
+func TestTwoCountsOfWhichResetsAreNamedLateAreUsedUp(t *testing.T) {
+	const quota, window, windows = 100, 10 * time.Second, 14
+	for phase := time.Duration(0); phase < window; phase += 1700 * time.Millisecond {
+		synctest.Test(t, func(t *testing.T) {
+			var mu sync.Mutex
+			start := time.Now().Add(-phase)
+			before, present, accepted, refused := 0, 0, 0, 0
+			tr := quiet(t, respond(func(*http.Request) *http.Response {
+				time.Sleep(time.Millisecond)
+				mu.Lock()
+				defer mu.Unlock()
+				for time.Since(start) >= window {
+					before, present, start = present, 0, start.Add(window)
+				}
+				used := float64(before)*(1-time.Since(start).Seconds()/window.Seconds()) + float64(present)
+				status := http.StatusOK
+				if used+1 <= quota {
+					present++
+					accepted++
+					used++
+				} else {
+					status = http.StatusTooManyRequests
+					refused++
+				}
+				reset := start.Add(window).Unix() + 1
+				return reply(status, "", "X-RateLimit-Limit: 100", fmt.Sprintf("X-RateLimit-Remaining: %d", quota-int(math.Ceil(used-1e-9))),
+					fmt.Sprintf("X-RateLimit-Reset: %d", reset), fmt.Sprintf("Retry-After: %d", int(time.Until(time.Unix(reset, 0)).Seconds())))
+			}), heed.Limits{})
+			var all sync.WaitGroup
+			end := time.Now().Add(windows * window)
+			for range 16 {
+				all.Go(func() {
+					for time.Now().Before(end) {
+						resp, err := tr.RoundTrip(get(t.Context(), example))
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						resp.Body.Close()
+					}
+				})
+			}
+			all.Wait()
+			t.Logf("%v: %d accepted, %d refused", phase, accepted, refused)
+			if accepted < windows*quota*85/100 || refused > 0 {
+				t.Errorf("%v: %d accepted of %d, %d refused", phase, accepted, windows*quota, refused)
+			}
+		})
 	}
 }
