@@ -115,9 +115,16 @@ func (o *origin) namesBudgets(a *Announcement) bool {
 }
 
 // lists reports whether an announcement's policies are a list of all that hold its request,
-// as all drafts have it.
+// as all drafts have it. The older ones' fields name a quota without one, too: that has no
+// window, for it is in no list.
 func (a *Announcement) lists() bool {
-	return a.Dialect == dialectIETF11 || a.Dialect == dialectIETF07 || a.Dialect == dialectIETF06
+	switch a.Dialect {
+	case dialectIETF11:
+		return true
+	case dialectIETF07, dialectIETF06:
+		return !slices.ContainsFunc(a.Policies, func(p Policy) bool { return p.Window == 0 })
+	}
+	return false
 }
 
 // stillCounted returns those budgets of pm's route that its answer does not

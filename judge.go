@@ -116,9 +116,9 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 			}
 		}
 		at, known := s.free(now, n, pl.n == 0 && q.len > 1)
-		if pl.n == 0 && q.len <= 1 && !a.opts.noWait {
-			if then, ok := s.free(now, n, true); then.Sub(now) <= s.demand.lasting() && !a.misses(then) {
-				at, known = then, ok
+		if lasting := s.demand.lasting(); lasting > 0 && pl.n == 0 && q.len <= 1 && !a.opts.noWait {
+			if then, sure := s.free(now, n, true); sure && then.Sub(now) <= lasting && !a.misses(then) { // else an answer decides, which may take long
+				at, known = then, true
 			}
 		}
 		if pl.n == 0 {

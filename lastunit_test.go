@@ -2,7 +2,9 @@ package heed_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -107,7 +109,8 @@ func TestOneRequestAfterTheOtherGetsAsMuchAsManyAtOnce(t *testing.T) {
 func TestLastUnitIsNotKeptFromARequestThatCannotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := heedtest.NewOrigin(heedtest.Config{Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}, Latency: heedtest.RoundTrip(time.Millisecond)})
-		c := quiet(t, o, heed.Limits{}).Client()
+		tr := quiet(t, o, heed.Limits{})
+		c := tr.Client()
 		get := func(ctx context.Context) error {
 			req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "https://origin.test/", nil)
 			resp, err := c.Do(req)
@@ -123,8 +126,64 @@ func TestLastUnitIsNotKeptFromARequestThatCannotWait(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
 		defer cancel()
+		if d := tr.Registry.Check(request("https://origin.test/").WithContext(ctx)); !d.Allowed {
+			t.Errorf("Check() = %+v", d)
+		}
 		if err := get(ctx); err != nil {
 			t.Errorf("the last unit: %v", err)
+		}
+	})
+}
+
+// A request behind which none waits and that comes long after the one before goes while
+// something is left, whenever that one is answered, though units come back many at a time and others
+// would be waited for.
+func TestLoneRequestWaitsForNoAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{Default: heed.Limits{Smoothing: heed.Smoothing{Off: true}}})
+		defer r.Close()
+		var mu sync.Mutex
+		left, came := 20, time.Now()
+		serve := func(pm *heed.Permit) {
+			mu.Lock()
+			for time.Since(came) >= 5*time.Second {
+				left, came = min(left+5, 20), came.Add(5*time.Second)
+			}
+			status := http.StatusOK
+			if left == 0 {
+				status = http.StatusTooManyRequests
+			} else {
+				left--
+			}
+			said := fmt.Sprintf(`"p";r=%d;t=%d`, left, 20-left)
+			mu.Unlock()
+			time.Sleep(10 * time.Millisecond)
+			pm.Observe(answer(status, "RateLimit-Policy", `"p";q=20;w=20`, "RateLimit", said))
+			pm.Release()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+		defer cancel()
+		var clients sync.WaitGroup
+		for range 4 {
+			clients.Go(func() {
+				for pm, err := r.Acquire(ctx, request(example)); err == nil; pm, err = r.Acquire(ctx, request(example)) {
+					serve(pm)
+				}
+			})
+		}
+		clients.Wait()
+		time.Sleep(1500 * time.Millisecond)
+		for d := r.Check(request(example)); d.Allowed && d.Remaining > 2; d = r.Check(request(example)) {
+			serve(acquire(t, r, request(example)))
+		}
+		unanswered := acquire(t, r, request(example))
+		defer unanswered.Release()
+		time.Sleep(3 * time.Second)
+		d := r.Check(request(example))
+		if lone := start(t.Context(), r, request(example)); d.Remaining < 2 || !lone.done() {
+			t.Errorf("Check() = %+v, the request went: %v", d, lone.done())
+		} else {
+			lone.permit.Release()
 		}
 	})
 }

@@ -65,6 +65,37 @@ func TestRetryAfterThatIsTooShortCostsFewRefusals(t *testing.T) {
 	}
 }
 
+// How long an outage took in the end says nothing of a limit.
+func TestRetryAfterOfAnOutageLengthensNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{})
+		send := func(status int, header ...string) time.Duration {
+			began := time.Now()
+			pm := acquire(t, r, request(example))
+			waited := time.Since(began)
+			time.Sleep(10 * time.Millisecond)
+			pm.Observe(answer(status, header...))
+			pm.Release()
+			return waited
+		}
+		for range 30 {
+			send(200)
+			time.Sleep(100 * time.Millisecond)
+		}
+		for _, after := range []string{"10", "9", "8"} {
+			send(503, "Retry-After", after)
+		}
+		for range 300 {
+			send(200)
+			time.Sleep(100 * time.Millisecond)
+		}
+		send(429, "Retry-After", "10")
+		if waited := send(200); waited < 10*time.Second || waited > 11*time.Second {
+			t.Errorf("waited %v", waited)
+		}
+	})
+}
+
 // A Retry-After that is always a whole window costs one of them at the start.
 func TestPessimisticRetryAfterCostsLittle(t *testing.T) {
 	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.SlidingWindow, heedtest.TokenBucket} {

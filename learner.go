@@ -273,7 +273,7 @@ func (p *partition) learnReopened(now, start time.Time) {
 		return
 	}
 	l.blocks++
-	if l.curt {
+	if l.curt && !l.timed503 { // an outage is over when it is over
 		l.times = min(max(l.refused.Sub(l.began).Seconds()/l.hint.Seconds(), 1), mostTimes)
 	}
 	sent := start

@@ -175,6 +175,33 @@ func TestLongerLimitThatOnlyRefusalsShowIsKeptTo(t *testing.T) {
 	}
 }
 
+// Limits that are told of one at a time, by fields of an early draft without a list, hold all
+// routes alike, whichever of them was told of where.
+func TestLimitsInNoListHoldAllRoutes(t *testing.T) {
+	for phase := range 10 {
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(time.Duration(phase)*100*time.Millisecond + 37*time.Millisecond)
+			long, short := window{quota: 50, length: 5 * time.Second}, window{quota: 15, length: time.Second}
+			l := &limiter{accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
+				one, other := long.take(now), short.take(now)
+				w := &long
+				if !other {
+					w = &short
+				}
+				h.Set("RateLimit-Limit", strconv.Itoa(w.quota))
+				h.Set("RateLimit-Remaining", strconv.Itoa(max(w.quota-w.used, 0)))
+				h.Set("RateLimit-Reset", strconv.Itoa(1+int(w.end.Sub(now)/time.Second)))
+				return one && other
+			}}
+			l.ask(t, 30*time.Second, "http://origin.test/a", "http://origin.test/b", "http://origin.test/c")
+			t.Logf("phase %d: %d accepted, %d refused", phase, l.accepted, l.refused)
+			if l.refused > 4 || l.accepted < 270 {
+				t.Errorf("phase %d: %d accepted of 300, %d refused", phase, l.accepted, l.refused)
+			}
+		})
+	}
+}
+
 // Limits of their own for two routes are not two limits of each.
 func TestLimitOfAnotherRouteIsNotToldApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -68,7 +68,6 @@ func TestPause(t *testing.T) {
 	})
 }
 
-// After a pause one request goes first, and the rest as answers come.
 // Where a refusal gave no hint, one request to another path goes to see whether that path
 // alone is refused, past those in line before it.
 func TestAnotherPathIsTriedPastThoseInLine(t *testing.T) {
@@ -90,6 +89,7 @@ func TestAnotherPathIsTriedPastThoseInLine(t *testing.T) {
 	})
 }
 
+// After a pause one request goes first, and the rest as answers come.
 func TestOneGoesFirstAfterAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRegistry(t, heed.Config{})
