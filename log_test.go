@@ -219,3 +219,33 @@ func TestNoWarningPerRequest(t *testing.T) {
 		})
 	}
 }
+
+// A handler that is asked for its level may look at the registry, too.
+func TestLogHandlerMayCallBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &askingHandler{Handler: slog.DiscardHandler}
+		r := newRegistry(t, heed.Config{Logger: slog.New(h)})
+		h.ask = func() { r.Snapshot() }
+		pm := acquire(t, r, request(example))
+		waits := start(t.Context(), r, request(example)) // for the answer to the first
+		pm.Observe(answer(200, "RateLimit-Policy", `"q";q=10;w=60`))
+		pm.Release()
+		synctest.Wait()
+		if !waits.done() {
+			t.Fatal("not admitted")
+		}
+		waits.permit.Release()
+	})
+}
+
+type askingHandler struct {
+	slog.Handler
+	ask func()
+}
+
+func (h *askingHandler) Enabled(context.Context, slog.Level) bool {
+	if h.ask != nil {
+		h.ask()
+	}
+	return false
+}
