@@ -217,6 +217,31 @@ func TestOutageRightAfterARefusalIsNotTakenForAWindow(t *testing.T) {
 	}
 }
 
+// Whoever was let through for long before there was a limit has no use for what that time seems
+// to tell of it: neither how many a burst holds, nor how long a window is.
+func TestLimitThatComesAfterALongTimeWithoutOneIsFoundSoon(t *testing.T) {
+	for _, algorithm := range []heedtest.Algorithm{heedtest.TokenBucket, heedtest.FixedWindow} {
+		for _, free := range []time.Duration{10 * time.Second, time.Minute} {
+			var soon, later heedtest.Tally
+			load{heedtest.Config{
+				Algorithm: algorithm, Policies: []heedtest.Policy{{Quota: 1e6, Window: time.Second}}, Dialect: heedtest.Silent, Latency: heedtest.RoundTrip(50 * time.Millisecond),
+			}, 16, 185, func(o *heedtest.Origin, _ *heed.Registry) {
+				time.Sleep(free)
+				o.SetPolicies(heedtest.Policy{Quota: 20, Window: time.Second})
+				time.Sleep(time.Minute)
+				soon = o.Tally()
+				time.Sleep(time.Minute)
+				later = o.Tally()
+			}}.play(t)
+			accepted, refused := later.Accepted-soon.Accepted, later.Refused
+			t.Logf("%s after %v: %d accepted in the second minute, %d refused in both", algorithm, free, accepted, refused)
+			if accepted < 600 || refused > 60 {
+				t.Errorf("%s after %v: %d accepted of 1200 in the second minute, %d refused in both", algorithm, free, accepted, refused)
+			}
+		}
+	}
+}
+
 // A bucket that was taken for a limit in flight, and not even exceeded by it, is
 // found to be a rate when it is cut: not one of which hours' worth may come at a time.
 func TestRateKeptToByALimitInFlightIsFollowedWhenItIsCut(t *testing.T) {

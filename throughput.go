@@ -72,6 +72,7 @@ const (
 	few         = 8    // requests: one more or less makes a difference where there are fewer
 	attemptCost = 150  // accepted requests over which a refusal is to be spread …
 	waitCost    = 20   // … and over which one that might have been sent meanwhile
+	farFewer    = 16   // times fewer than before: that was no burst, or is not to come again
 	mostZeros   = 4
 	mostMarks   = 32
 )
@@ -131,6 +132,9 @@ func (t *throughput) refused(start time.Time, usual, through float64) {
 		t.low = max(min(t.low, least), min(0.95*tooFast, through))
 	case least < t.low: // a burst had been taken for the rate
 		t.low = max(least, t.low/8)
+		if n := t.total - t.opened.n; n < t.cycle/farFewer { // or all that came before there was a limit
+			t.cycle, t.window = max(farFewer*n, 2), 0
+		}
 		if t.pressed > t.gathered { // else it may have been open for most of the time it was not asked
 			t.climb /= 2
 		}
