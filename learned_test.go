@@ -220,6 +220,9 @@ func TestOutageRightAfterARefusalIsNotTakenForAWindow(t *testing.T) {
 // Whoever was let through for long before there was a limit has no use for what that time seems
 // to tell of it: neither how many a burst holds, nor how long a window is.
 func TestLimitThatComesAfterALongTimeWithoutOneIsFoundSoon(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays very many requests")
+	}
 	for _, algorithm := range []heedtest.Algorithm{heedtest.TokenBucket, heedtest.FixedWindow} {
 		for _, free := range []time.Duration{10 * time.Second, time.Minute} {
 			var soon, later heedtest.Tally
