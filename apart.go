@@ -39,3 +39,7 @@ func (l *ledger) learnApart(now, start time.Time, p *Policy, s *statement) {
 
 // proven reports whether so many speak for it that it is not by chance.
 func (a *resetsApart) proven() bool { return a.count >= convinced }
+
+// slidesForSure reports whether that proves what is taken for a sliding window to be one: an
+// origin that keeps two counts looks like it, too.
+func (l *ledger) slidesForSure() bool { return l.shape == shapeSliding && l.apart.proven() }

@@ -134,7 +134,7 @@ func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Tim
 		}
 		return now.Add(l.awaited(now, missing, p)), true
 	}
-	beside := l.shape == shapeSliding && l.apart.proven() && l.othersSeen && now.Sub(l.said) < p.Window
+	beside := l.slidesForSure() && l.othersSeen && now.Sub(l.said) < p.Window
 	if room >= n && !beside {
 		return l.lastUnit(now, p), true
 	}
@@ -147,8 +147,10 @@ func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Tim
 	case at.IsZero() && l.stated && !l.flows() && p.Window > 0:
 		return l.lapses(p), true
 	case l.shape == shapeSliding, at.IsZero() && !l.stated && p.Window > 0:
-		if at, known = l.own.back(now, n-room, p.Window); beside {
+		if beside {
 			at, known = l.backToAny(now, n-room, p, pressed)
+		} else {
+			at, known = l.own.back(now, n-room, p.Window)
 		}
 		if !known && l.own.inFlight == 0 {
 			return now, true // others hold it all: see what the origin says

@@ -10,8 +10,8 @@ type company struct {
 	others     float64 // units a second that they used lately …
 	appetite   float64 // … as a multiple of what would use up in time what is left
 	othersSeen bool    // they use a share that matters
-	foreign    int64   // units others use, unless it is a sliding window, …
-	theirs     usage   // … and of one, with when each comes back
+	foreign    int64   // units others use …
+	theirs     usage   // … and of a window that is proven to slide, with when each comes back
 }
 
 // othersMatter is the share of a quota below which what others use of it is
@@ -137,7 +137,7 @@ func (l *ledger) foreignNow(now time.Time, p *Policy) int64 {
 	if now.Sub(l.said) >= p.Window {
 		return 0
 	}
-	if l.shape == shapeSliding && l.apart.proven() {
+	if l.slidesForSure() {
 		return l.theirs.used(now, p.Window)
 	}
 	return l.foreign

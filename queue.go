@@ -204,7 +204,13 @@ func (a *ask) method() string {
 	return a.req.Method
 }
 
-// limitWait sets the deadline to what the context and MaxWait say.
+// limit sets the deadline to what a context and MaxWait say.
+func (a *ask) limit(ctx context.Context, most time.Duration) {
+	a.until, _ = ctx.Deadline()
+	a.limitWait(most)
+}
+
+// limitWait is limit where MaxWait alone has changed.
 func (a *ask) limitWait(most time.Duration) {
 	a.deadline, a.maxWait = a.until, false
 	if most > 0 {

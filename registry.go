@@ -183,8 +183,7 @@ func (r *Registry) Check(req *http.Request) Decision {
 	}
 	now := a.arrived
 	a.lane = p.laneOf(now, &a)
-	a.until, _ = req.Context().Deadline()
-	a.limitWait(o.limits.MaxWait)
+	a.limit(req.Context(), o.limits.MaxWait)
 	d := Decision{Remaining: p.remaining(now, a.lane)}
 	if s := p.impossible(&a); s != nil {
 		d.Cause, d.Policy = CausePolicy, s.policy.Name

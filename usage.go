@@ -8,9 +8,9 @@ import (
 // usage remembers the units this process took from a window, and when each
 // comes back: one window after its answer, because only by then must the
 // origin have counted it, however late it arrived there, or after another one that
-// shows that it had; sooner by what the request that goes next is known to be on its way. As long as no more than the quota
-// is in use, every window of that length holds at most the quota, sliding ones
-// included.
+// shows that it had; sooner by what the request that goes next is known to be on its
+// way. As long as no more than the quota is in use, every window of that length holds
+// at most the quota, sliding ones included.
 //
 // Small quotas are remembered unit by unit. Above exactUnits, uses within a
 // hundredth of the window of each other come back together with the last of

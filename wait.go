@@ -21,8 +21,7 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 	if s := p.impossible(a); s != nil {
 		return nil, nil, p.refusal(0, obstacle{CausePolicy, s.policy.Name}, ReasonCost)
 	}
-	a.until, _ = ctx.Deadline()
-	a.limitWait(l.MaxWait)
+	a.limit(ctx, l.MaxWait)
 	pl := p.placeOf(a)
 	v := p.judge(now, a, &pl)
 	if pl.n == 0 && v.goes(now) && (o.waiting == 0 || a.opts.noWait || !o.hasCommonLimits() && !p.crowded(a)) {
