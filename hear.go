@@ -279,7 +279,7 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 	c := pm.charge(s)
 	c.told = lim.Remaining
 	if a.Refused && lim.Remaining == 0 {
-		s.settleRefused(now, pm.start, c)
+		s.settleRefused(now, c)
 	} else {
 		s.settle(now, pm.start, c)
 	}
@@ -347,7 +347,7 @@ func (p *partition) announced(now time.Time, pol Policy, bucket string) *slot {
 		p.charge(now, s)
 	case s.said != pol:
 		s.said = pol
-		s.resize(pol)
+		s.resize(now, pol)
 	default:
 		s.heard()
 		s.habit.said(now)

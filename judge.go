@@ -167,7 +167,7 @@ func (p *partition) dare(now time.Time, s *slot, at time.Time, known bool, v *ve
 			p.cut(now, s)
 		}
 		at, known = end, alone
-	} else if counted, ends := s.counting(most); !known && ends {
+	} else if counted, ends := s.books.counting(most, &s.terms); !known && ends {
 		if next = latest(next, s.taken.Add(counted)); at.After(next) {
 			at = next
 		}
@@ -214,10 +214,10 @@ func (o *origin) space(now time.Time, v *verdict, interval time.Duration, n int)
 func (s *slot) spread(n int64) time.Duration {
 	p := &s.policy
 	switch {
-	case s.source != SourceConfigured || p.Unit == UnitConcurrentRequests || n <= p.Quota && s.bucket == nil:
+	case s.source != SourceConfigured || p.Unit == UnitConcurrentRequests || n <= p.Quota && !p.isBucket():
 		return 0
-	case s.bucket != nil:
-		return nanoseconds(float64(max(n-p.Burst, 0)) / float64(s.bucket.Limit()) * 1e9)
+	case p.isBucket():
+		return nanoseconds(float64(max(n-p.Burst, 0)) / p.rate() * 1e9)
 	}
 	return times((n-1)/p.Quota, p.Window)
 }

@@ -3,8 +3,6 @@ package heed
 import (
 	"math"
 	"time"
-
-	"golang.org/x/time/rate"
 )
 
 // A learner finds the limit of a partition whose origin announces none and
@@ -322,7 +320,7 @@ func (p *partition) learnReopened(now, start time.Time) {
 		probes = min(probes, 1)
 	}
 	r.reopened(start.Sub(hit), 1+probes+r.low*l.crowd.trip())
-	p.setLearnedRate(now).bucket.AllowN(now, 1) // the one that has just been accepted
+	p.setLearnedRate(now).limiter.AllowN(now, 1) // the one that has just been accepted
 
 	told := max(r.low, r.pace()) // while it is searched for, what is tried
 	p.emit(Event{Kind: EventLearned, Time: now, Policy: learnedPolicy, Quota: max(int64(told), 1), Window: perUnit(told) * time.Duration(max(int64(told), 1)),
@@ -389,18 +387,18 @@ func (l *learner) pauseFor(now time.Time, inARow int, most time.Duration) time.D
 
 // setLearnedRate has the learned slot let requests through at the pace: where refusals have
 // made that very low, which may have been by chance, one still goes to see now and then.
-func (p *partition) setLearnedRate(now time.Time) *slot {
+func (p *partition) setLearnedRate(now time.Time) *tokenBucket {
 	r := max(p.learner.rate.pace(), 1/p.origin.limits.MaxRetryAfter.Seconds())
 	s := p.slot(SourceLearned, learnedPolicy, "", UnitRequests)
 	if s == nil {
-		s = &slot{source: SourceLearned, bucket: rate.NewLimiter(rate.Limit(r), 1)}
+		s = &slot{source: SourceLearned, books: newTokenBucket(r, 1)}
 		p.slots = append(p.slots, s)
-	} else {
-		s.bucket.SetLimitAt(now, rate.Limit(r))
 	}
+	b := s.books.(*tokenBucket)
+	b.resize(now, r, 1)
 	s.policy = Policy{Name: learnedPolicy, Quota: 1, Window: perUnit(r), Burst: 1, Unit: UnitRequests}
 	s.terms = s.policy
-	s.within.keepTo(&p.learner, r)
+	b.within.keepTo(&p.learner, r)
 	p.news = true
-	return s
+	return b
 }

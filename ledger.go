@@ -201,7 +201,7 @@ func (l *ledger) take(now time.Time, n int64, p *Policy) charge {
 }
 
 // refund gives back what a request took that was never counted.
-func (l *ledger) refund(c *charge) {
+func (l *ledger) refund(_ time.Time, c *charge) {
 	l.own.refund(c.n)
 	l.sent -= c.n
 	if c.epoch == l.epoch {
@@ -209,6 +209,24 @@ func (l *ledger) refund(c *charge) {
 		l.left += c.n
 		l.most += c.n
 	}
+}
+
+// counting is a window at most, after which it is all as good as new.
+func (l *ledger) counting(most time.Duration, p *Policy) (time.Duration, bool) {
+	window := p.Window
+	orDefault(&window, windowless)
+	return min(window, most), true
+}
+
+func (l *ledger) remaining(now time.Time, p *Policy) int64 {
+	if !l.stated && p.Quota == 0 {
+		return -1
+	}
+	return max(l.room(now, p), 0)
+}
+
+func (l *ledger) rest(_ time.Time, p *Policy) time.Time {
+	return latest(l.own.rest(p.Window), l.until())
 }
 
 // adopt takes what the first word of a policy shows to be in use for this
@@ -241,6 +259,21 @@ func (l *ledger) settle(now, start time.Time, c *charge, p *Policy) {
 	if c.epoch == l.epoch && l.opened.IsZero() {
 		l.opened = now
 	}
+}
+
+// correct replaces an estimate of bytes by what they were.
+func (l *ledger) correct(now, start time.Time, c *charge, n int64, p *Policy) {
+	more := n - c.n
+	if c.epoch == l.epoch {
+		l.left -= more
+		l.most -= more
+		l.inEpoch += more
+	} else {
+		l.carried -= max(more, 0) // it may count in either
+	}
+	l.sent += more
+	l.answered += n
+	l.own.more(now, start, more, p)
 }
 
 // anew forgets what was said of another quota, so that the next word counts

@@ -43,7 +43,7 @@ func TestStatedWindowIsNotMadeLonger(t *testing.T) {
 	l := &s.ledger
 	s.terms.Window, l.shape, l.inferred, l.shorter = 9*time.Second, shapeSliding, time.Second, time.Second
 	p.Window = 10 * time.Second
-	s.resize(p)
+	s.resize(time.Time{}, p)
 	if l.lengthen(&s.terms); s.terms.Window != p.Window {
 		t.Errorf("%v, want %v", s.terms.Window, p.Window)
 	}

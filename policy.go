@@ -30,6 +30,9 @@ type Policy struct {
 // rate is how many units a second come back to all who use the quota.
 func (p *Policy) rate() float64 { return float64(p.Quota) / p.Window.Seconds() }
 
+// isBucket reports whether a policy is kept to as a token bucket.
+func (p *Policy) isBucket() bool { return p.Burst > 0 && p.Window > 0 }
+
 // A ServiceLimit is what a server says is left of one policy just now
 // (draft-ietf-httpapi-ratelimit-headers-11, section 4).
 type ServiceLimit struct {

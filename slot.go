@@ -1,11 +1,6 @@
 package heed
 
-import (
-	"math"
-	"time"
-
-	"golang.org/x/time/rate"
-)
+import "time"
 
 // A Source says where a policy comes from.
 type Source int
@@ -41,11 +36,10 @@ type slot struct {
 
 	bucketName string // of the budget it belongs to, which holds requests of that alone; "": it holds all
 
-	ledger ledger        // announced: what answers said; configured: own use
-	bucket *rate.Limiter // where it is a token bucket
-	within within        // learned: how many may go in a window beside
-	plan   plan          // how its units are spread over the window
-	demand demand        // how fast requests for it come
+	books  bookkeeper // how many units may go, and when
+	ledger ledger     // announced: what answers said; where it follows them, its books
+	plan   plan       // how its units are spread over the window
+	demand demand     // how fast requests for it come
 
 	inFlight  int64     // units of requests whose bodies are not over yet
 	taken     time.Time // when the latest request went that took any
@@ -66,33 +60,42 @@ type slot struct {
 	resetUnit resetUnit // what resets are counted in
 }
 
-func newSlot(p Policy, s Source) *slot {
-	sl := &slot{policy: p, source: s, said: p}
-	sl.resize(p)
-	return sl
+func newSlot(p Policy, source Source) *slot {
+	s := &slot{policy: p, terms: p, source: source, said: p}
+	switch {
+	case p.Unit == UnitConcurrentRequests:
+		s.books = inFlightCap{s}
+	case source == SourceAnnounced:
+		s.books = &s.ledger
+	case p.isBucket():
+		s.books = newTokenBucket(p.rate(), p.Burst)
+	default:
+		s.books = &rollingWindow{}
+	}
+	return s
 }
 
 // resize changes a slot's quota and window while its books go on.
-func (s *slot) resize(p Policy) {
-	known := s.terms.Window
+func (s *slot) resize(now time.Time, p Policy) {
+	known := s.terms
+	s.policy, s.terms = p, p
+	if b, ok := s.books.(*tokenBucket); ok {
+		b.resize(now, p.rate(), p.Burst)
+	}
+	if s.source != SourceAnnounced {
+		return
+	}
 	if p.Quota == 0 {
 		s.ledger.shape = shapeUnknown // there is no telling what comes back of nothing
 	}
-	if s.terms.Quota > 0 && s.terms.Quota != p.Quota {
+	if known.Quota > 0 && known.Quota != p.Quota {
 		s.ledger.anew()
 	}
-	s.policy, s.terms = p, p
-	if (p.Window == 0 || s.loose && s.shown) && s.source == SourceAnnounced {
-		s.terms.Window = known
+	if p.Window == 0 || s.loose && s.shown {
+		s.terms.Window = known.Window
 	} else {
 		s.ledger.inferred, s.ledger.shorter = 0, 0
 	}
-	if s.source != SourceConfigured || p.Burst <= 0 || p.Window <= 0 {
-		s.bucket = nil
-		return
-	}
-	perSecond := rate.Limit(p.rate())
-	s.bucket = rate.NewLimiter(perSecond, int(min(p.Burst, math.MaxInt)))
 }
 
 // infer takes a window to be as long as the longest wait for its end. That is
@@ -157,6 +160,11 @@ func usual(lim *ServiceLimit, grain time.Duration) (window, slack time.Duration)
 	return window, lim.Resolution + window - lim.Reset
 }
 
+// follows reports whether the slot's books are a ledger that follows what answers say.
+func (s *slot) follows() bool {
+	return s.source == SourceAnnounced && s.policy.Unit != UnitConcurrentRequests
+}
+
 // enforced reports whether the slot bounds anything: units nobody can count
 // on this side are only shown.
 func (s *slot) enforced() bool {
@@ -203,7 +211,7 @@ func (s *slot) shut(now time.Time) (until time.Time, closed bool) {
 // whoever asks for more waits for the whole quota.
 func (s *slot) most() int64 {
 	switch {
-	case s.bucket != nil:
+	case s.policy.isBucket():
 		return s.policy.Burst
 	case s.policy.Quota > 0:
 		return s.policy.Quota
@@ -216,31 +224,16 @@ func (s *slot) most() int64 {
 // and is no sooner. n may exceed a quota: units for those ahead in a queue are
 // counted in. pressed says that others wait behind.
 func (s *slot) free(now time.Time, n int64, pressed bool) (time.Time, bool) {
-	p := &s.terms
-	switch {
-	case p.Unit == UnitConcurrentRequests:
-		if s.inFlight+n <= p.Quota || n == 0 || p.Quota == 0 { // a quota of 0 states none: nobody could ever see it change
-			return now, true
-		}
-		return time.Time{}, false
-	case n == 0:
+	if n == 0 {
 		return now, true
-	case s.bucket != nil:
-		at := now
-		if missing := float64(n) - s.bucket.TokensAt(now); missing > 0 {
-			at = now.Add(nanoseconds(missing/float64(s.bucket.Limit())*1e9) + 1)
-		}
-		return s.within.free(now, at, n)
-	case s.source == SourceConfigured:
-		return s.freeConfigured(now, n)
 	}
-	return s.ledger.free(now, n, p, pressed)
+	return s.books.free(now, n, &s.terms, pressed)
 }
 
 // probe is when a request may go that could go at an instant, where no
 // announcement holds longer than most: then one goes to see, and is waited for.
 func (s *slot) probe(at time.Time, most time.Duration) (time.Time, bool) {
-	if s.source != SourceAnnounced || s.policy.Unit == UnitConcurrentRequests {
+	if !s.follows() {
 		return at, true
 	}
 	last := s.habit.last
@@ -265,60 +258,20 @@ func (s *slot) probes(at time.Time, n int, most time.Duration) time.Time {
 	return at
 }
 
-// counting returns for how long the origin may count a request that is not answered, as far
-// as it is waited for; most is the longest wait for anything an origin says. false: as long as
-// the request lasts.
-func (s *slot) counting(most time.Duration) (time.Duration, bool) {
-	window := s.terms.Window
-	switch {
-	case s.bucket != nil && s.source == SourceLearned: // a window at most, wherever it hangs
-		return min(s.within.window, most), true
-	case s.source == SourceLearned: // for as long as it lasts, if that is the limit
-		return most, true
-	case s.policy.Unit == UnitConcurrentRequests:
-		return 0, false
-	case s.source == SourceConfigured: // from its arrival there, whenever that was
-		return min(window, ages) + min(most, ages), true
-	}
-	orDefault(&window, windowless)
-	return min(window, most), true
-}
-
-func (s *slot) freeConfigured(now time.Time, n int64) (time.Time, bool) {
-	p := &s.terms
-	var cycles int64
-	if n > p.Quota { // those ahead take whole windows first
-		cycles = (n - 1) / p.Quota
-		n -= cycles * p.Quota
-	}
-	missing := s.ledger.own.used(now, p.Window) + n - p.Quota
-	at, known := s.ledger.own.back(now, missing, p.Window)
-	if !known {
-		at = now.Add(p.Window) // those in flight come back no sooner
-	}
-	return at.Add(times(cycles, p.Window)), known
-}
-
 // take takes n units for a request that starts now.
 func (s *slot) take(now time.Time, n int64) charge {
-	c := charge{n: n}
+	c := s.books.take(now, n, &s.terms)
+	c.slot = s
 	s.inFlight += n
 	if n > 0 {
 		s.taken = now
 	}
-	switch {
-	case s.policy.Unit == UnitConcurrentRequests:
-	case s.bucket != nil:
-		s.bucket.AllowN(now, int(n))
-		s.within.own.take(n)
-	default:
-		c = s.ledger.take(now, n, &s.terms)
+	if s.follows() {
 		if now.After(s.resetSaid) && !s.firstThen.After(s.resetSaid) {
 			s.firstThen = now
 		}
-		c.due = s.source == SourceAnnounced && s.habit.due(s.ledger.own.used(now, s.terms.Window), &s.terms)
+		c.due = s.habit.due(s.ledger.own.used(now, s.terms.Window), &s.terms)
 	}
-	c.slot = s
 	return c
 }
 
@@ -330,14 +283,7 @@ func (s *slot) refund(now time.Time, c *charge) {
 	}
 	c.settled = true
 	s.demand.drop(now, c.n, s.span(now))
-	switch {
-	case s.policy.Unit == UnitConcurrentRequests:
-	case s.bucket != nil:
-		s.bucket.AllowN(now, -int(c.n)) // gives back; never above the burst
-		s.within.own.refund(c.n)
-	default:
-		s.ledger.refund(c)
-	}
+	s.books.refund(now, c)
 }
 
 // settle says that c's answer came, or will not, and said nothing of this policy.
@@ -346,21 +292,14 @@ func (s *slot) settle(now, start time.Time, c *charge) {
 		return
 	}
 	c.settled = true
-	switch {
-	case s.policy.Unit == UnitConcurrentRequests:
-	case s.bucket != nil:
-		s.within.answered(now, start, c.n)
-	default:
-		s.ledger.settle(now, start, c, &s.terms)
-	}
+	s.books.settle(now, start, c, &s.terms)
 }
 
 // settleRefused says that c's request was refused: what it took is in nobody's
 // use, save where the origin counts refused requests, which what it says of
 // this policy will show.
-func (s *slot) settleRefused(now, start time.Time, c *charge) {
-	if c.settled || s.policy.Unit == UnitConcurrentRequests {
-		s.settle(now, start, c)
+func (s *slot) settleRefused(now time.Time, c *charge) {
+	if c.settled {
 		return
 	}
 	c.settled = true
@@ -369,7 +308,7 @@ func (s *slot) settleRefused(now, start time.Time, c *charge) {
 			s.exacting = true // something was left
 		}
 		s.inFlight -= c.n
-		s.ledger.refund(c)
+		s.ledger.refund(now, c)
 		c.n = 0
 		return
 	}
@@ -396,11 +335,7 @@ func (s *slot) over(now, start time.Time, c *charge, bytes int64, exact bool) {
 		} else if c.told > 0 && c.told > s.policy.Quota-bytes {
 			s.unasked = true
 		}
-		if s.bucket != nil {
-			s.correct(now, bytes-c.n)
-		} else {
-			s.ledger.correct(now, start, c, bytes, &s.terms)
-		}
+		s.books.correct(now, start, c, bytes, &s.terms)
 		if s.mean == 0 {
 			s.mean = float64(bytes)
 		}
@@ -417,36 +352,6 @@ func (s *slot) overdraws() bool {
 	return s.unasked && !s.exacting && s.inFlight == 0 && !s.ledger.flows()
 }
 
-// correct takes more units of a bucket than were taken, be it into debt, or
-// gives some back.
-func (s *slot) correct(now time.Time, more int64) {
-	burst := s.bucket.Burst()
-	s.bucket.SetBurstAt(now, int(max(more, int64(burst)))) // no more than that can be taken at once
-	s.bucket.ReserveN(now, int(more))
-	s.bucket.SetBurstAt(now, burst)
-	s.bucket.AllowN(now, 0) // never above the burst
-}
-
-// correct replaces an estimate of bytes by what they were.
-func (l *ledger) correct(now, start time.Time, c *charge, n int64, p *Policy) {
-	more := n - c.n
-	if c.epoch == l.epoch {
-		l.left -= more
-		l.most -= more
-		l.inEpoch += more
-	} else {
-		l.carried -= max(more, 0) // it may count in either
-	}
-	l.sent += more
-	l.answered += n
-	if more < 0 {
-		l.own.less(now, start, -more, p.Window)
-		return
-	}
-	l.own.inFlight += more
-	l.own.done(now, start, 0, more, p.Quota, p.Window)
-}
-
 // turn begins a new window where the present one is over; it reports whether
 // requests need to be confirmed by answers from then on, the first of which takes n units.
 func (s *slot) turn(now time.Time, n int64) (probe bool) {
@@ -457,36 +362,7 @@ func (s *slot) turn(now time.Time, n int64) (probe bool) {
 }
 
 // remaining returns how many units may be sent now; -1: unknown.
-func (s *slot) remaining(now time.Time) int64 {
-	p := &s.terms
-	switch {
-	case p.Unit == UnitConcurrentRequests && p.Quota == 0:
-		return -1
-	case p.Unit == UnitConcurrentRequests:
-		return max(p.Quota-s.inFlight, 0)
-	case s.bucket != nil:
-		return max(int64(s.bucket.TokensAt(now)), 0)
-	case s.source == SourceConfigured:
-		return max(p.Quota-s.ledger.own.used(now, p.Window), 0)
-	case !s.ledger.stated && p.Quota == 0:
-		return -1
-	}
-	return max(s.ledger.room(now, p), 0)
-}
+func (s *slot) remaining(now time.Time) int64 { return s.books.remaining(now, &s.terms) }
 
 // rest returns the instant by which the slot is as if it had never been used.
-func (s *slot) rest(now time.Time) time.Time {
-	p := &s.terms
-	switch {
-	case p.Unit == UnitConcurrentRequests:
-		return now
-	case s.bucket != nil:
-		at, _ := s.free(now, p.Burst, false)
-		return at
-	}
-	at := s.ledger.own.rest(p.Window)
-	if u := s.ledger.until(); u.After(at) {
-		at = u
-	}
-	return at
-}
+func (s *slot) rest(now time.Time) time.Time { return s.books.rest(now, &s.terms) }

@@ -96,7 +96,7 @@ func (s *slot) inView() time.Duration {
 // those in the queue.
 func (s *slot) pace(now time.Time, waiting int64, sm *Smoothing) float64 {
 	p := &s.terms
-	if sm.Off || p.Unit == UnitConcurrentRequests || s.bucket != nil {
+	if sm.Off || p.Unit == UnitConcurrentRequests || p.isBucket() {
 		return math.Inf(1)
 	}
 	end := s.ledger.due(p)

@@ -137,11 +137,7 @@ func (s *slot) state(now time.Time) PolicyState {
 		Bucket: shownBucket(s.bucketName),
 	}
 	if p.Quota > 0 && st.Remaining >= 0 {
-		whole := p.Quota
-		if s.bucket != nil {
-			whole = int64(s.bucket.Burst())
-		}
-		st.Used = max(whole-st.Remaining, 0)
+		st.Used = max(s.most()-st.Remaining, 0)
 	}
 	if !s.enforced() { // as the origin said last
 		st.Used, st.Remaining = 0, -1
@@ -150,8 +146,8 @@ func (s *slot) state(now time.Time) PolicyState {
 		}
 	}
 	reset := s.ledger.until()
-	if s.source == SourceConfigured {
-		reset, _ = s.ledger.own.back(now, 1, p.Window)
+	if w, ok := s.books.(*rollingWindow); ok {
+		reset, _ = w.own.back(now, 1, p.Window)
 	}
 	if reset.After(now) {
 		st.Reset = reset.Sub(now)

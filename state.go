@@ -4,8 +4,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"golang.org/x/time/rate"
 )
 
 // An origin is the state of one origin. Its lock guards it and all its
@@ -172,9 +170,7 @@ func (p *partition) configure(now time.Time, charge bool) {
 		s := kept[i]
 		if s == nil {
 			if s = take(func(s *slot) bool { return s.fits(&pol) }); s != nil {
-				bucket := s.bucket
-				s.resize(pol)
-				s.refill(now, bucket)
+				s.resize(now, pol)
 			}
 		}
 		if s == nil {
@@ -220,15 +216,6 @@ func (p *partition) dropSlot(s *slot) {
 func (p *partition) closeAccounts(s *slot) {
 	for pm := p.inFlight.oldest; pm != nil; pm = pm.younger {
 		pm.charges = slices.DeleteFunc(pm.charges, func(c charge) bool { return c.slot == s })
-	}
-}
-
-// refill puts what a bucket holds into the one it has become.
-func (s *slot) refill(now time.Time, from *rate.Limiter) {
-	if from != nil && s.bucket != nil {
-		from.SetLimitAt(now, s.bucket.Limit())
-		from.SetBurstAt(now, s.bucket.Burst())
-		s.bucket = from
 	}
 }
 

@@ -97,6 +97,17 @@ func (u *usage) countedBy(start, now time.Time) time.Time {
 	return now
 }
 
+// more takes n more units for a request that was sent at start, and is settled; below 0, it
+// took that many less.
+func (u *usage) more(now, start time.Time, n int64, p *Policy) {
+	if n < 0 {
+		u.less(now, start, -n, p.Window)
+		return
+	}
+	u.inFlight += n
+	u.done(now, start, 0, n, p.Quota, p.Window)
+}
+
 // less takes back n of the units that a request sent at start was counted
 // for, from the oldest uses that can be its own: those that come back last
 // stay.

@@ -1,9 +1,6 @@
 package heed
 
-import (
-	"math"
-	"time"
-)
+import "time"
 
 // Limits are mostly stated per second, minute or hour, or a few of them. So where
 // it is known only between which bounds the window of a limit lies, it is
@@ -123,42 +120,6 @@ func (l *learner) remeasure(reopened time.Time) {
 		r.low = low
 	}
 	r.climb, r.doubt = 0, 0
-}
-
-// A within is what a limit lets through in any time as long as its window, as far as is
-// known. Those that go evenly can still meet at the origin, where some take longer than
-// others to get there: no more are on their way, or were answered within a window, than
-// one lets through.
-type within struct {
-	quota  int64
-	window time.Duration // 0: not known
-	trip   time.Duration // the quickest there was: so long before its answer a request was counted, at least
-	own    usage
-}
-
-// keepTo keeps to the window that a limit is taken to have, and to as much more as the
-// pace lets go.
-func (w *within) keepTo(l *learner, pace float64) {
-	w.trip = l.quickest
-	w.window = 0
-	if r := &l.rate; !l.blocked && r.climb == 0 && r.doubt == 0 && l.quickest < r.window {
-		w.window = r.window
-		w.quota = max(r.cycle, int64(math.Ceil(pace*w.window.Seconds())))
-	}
-}
-
-// free moves the instant at which n units may go back to when there is room for them.
-func (w *within) free(now, at time.Time, n int64) (time.Time, bool) {
-	if w.window == 0 {
-		return at, true
-	}
-	back, known := w.own.back(now, w.own.used(now, w.window)+n-w.quota, w.window)
-	return latest(at, back), known
-}
-
-// answered takes in the answer to a request that took n units.
-func (w *within) answered(now, start time.Time, n int64) {
-	w.own.done(now, start, w.trip, n, w.quota, w.window)
 }
 
 // asMany reports whether no more were accepted since the latest reopening than the first

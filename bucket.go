@@ -1,0 +1,109 @@
+package heed
+
+import (
+	"math"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// A tokenBucket is the books of a limit whose units come back one by one: of a configured
+// policy with a burst, and of a rate that was learned, which keeps to a window beside.
+type tokenBucket struct {
+	limiter *rate.Limiter
+	within  within
+}
+
+// newTokenBucket returns a bucket that is full, and gains so many units per second.
+func newTokenBucket(perSecond float64, burst int64) *tokenBucket {
+	return &tokenBucket{limiter: rate.NewLimiter(rate.Limit(perSecond), int(min(burst, math.MaxInt)))}
+}
+
+// resize changes the bucket's rate and its size; what it holds stays, as far as it fits.
+func (b *tokenBucket) resize(now time.Time, perSecond float64, burst int64) {
+	b.limiter.SetLimitAt(now, rate.Limit(perSecond))
+	b.limiter.SetBurstAt(now, int(min(burst, math.MaxInt)))
+}
+
+func (b *tokenBucket) free(now time.Time, n int64, _ *Policy, _ bool) (time.Time, bool) {
+	at := now
+	if missing := float64(n) - b.limiter.TokensAt(now); missing > 0 {
+		at = now.Add(nanoseconds(missing/float64(b.limiter.Limit())*1e9) + 1)
+	}
+	return b.within.free(now, at, n)
+}
+
+// counting is a window at most, wherever it hangs.
+func (b *tokenBucket) counting(most time.Duration, _ *Policy) (time.Duration, bool) {
+	return min(b.within.window, most), true
+}
+
+func (b *tokenBucket) take(now time.Time, n int64, _ *Policy) charge {
+	b.limiter.AllowN(now, int(n))
+	b.within.own.take(n)
+	return charge{n: n}
+}
+
+func (b *tokenBucket) refund(now time.Time, c *charge) {
+	b.limiter.AllowN(now, -int(c.n)) // gives back; never above the burst
+	b.within.own.refund(c.n)
+}
+
+func (b *tokenBucket) settle(now, start time.Time, c *charge, _ *Policy) {
+	b.within.answered(now, start, c.n)
+}
+
+// correct takes more units than were taken, be it into debt, or gives some back.
+func (b *tokenBucket) correct(now, _ time.Time, c *charge, n int64, _ *Policy) {
+	l, more := b.limiter, n-c.n
+	burst := l.Burst()
+	l.SetBurstAt(now, int(max(more, int64(burst)))) // no more than that can be taken at once
+	l.ReserveN(now, int(more))
+	l.SetBurstAt(now, burst)
+	l.AllowN(now, 0) // never above the burst
+}
+
+func (b *tokenBucket) remaining(now time.Time, _ *Policy) int64 {
+	return max(int64(b.limiter.TokensAt(now)), 0)
+}
+
+func (b *tokenBucket) rest(now time.Time, p *Policy) time.Time {
+	at, _ := b.free(now, p.Burst, p, false)
+	return at
+}
+
+// A within is what a limit lets through in any time as long as its window, as far as is
+// known. Those that go evenly can still meet at the origin, where some take longer than
+// others to get there: no more are on their way, or were answered within a window, than
+// one lets through.
+type within struct {
+	quota  int64
+	window time.Duration // 0: not known
+	trip   time.Duration // the quickest there was: so long before its answer a request was counted, at least
+	own    usage
+}
+
+// keepTo keeps to the window that a limit is taken to have, and to as much more as the
+// pace lets go.
+func (w *within) keepTo(l *learner, pace float64) {
+	w.trip = l.quickest
+	w.window = 0
+	if r := &l.rate; !l.blocked && r.climb == 0 && r.doubt == 0 && l.quickest < r.window {
+		w.window = r.window
+		w.quota = max(r.cycle, int64(math.Ceil(pace*w.window.Seconds())))
+	}
+}
+
+// free moves the instant at which n units may go back to when there is room for them.
+func (w *within) free(now, at time.Time, n int64) (time.Time, bool) {
+	if w.window == 0 {
+		return at, true
+	}
+	back, known := w.own.back(now, w.own.used(now, w.window)+n-w.quota, w.window)
+	return latest(at, back), known
+}
+
+// answered takes in the answer to a request that took n units.
+func (w *within) answered(now, start time.Time, n int64) {
+	w.own.done(now, start, w.trip, n, w.quota, w.window)
+}
