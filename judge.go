@@ -263,7 +263,7 @@ func (s *slot) usual(n, units int64) int64 {
 	case UnitRequests:
 		return units
 	case UnitContentBytes:
-		return n * s.estimate
+		return n * s.content.estimate
 	}
 	return 0
 }
@@ -314,7 +314,7 @@ func (p *partition) cost(s *slot, a *ask) int64 {
 	case UnitRequests:
 		return min(a.cost(UnitRequests, 1), s.most())
 	case UnitContentBytes:
-		return min(a.cost(UnitContentBytes, s.estimate), s.most())
+		return min(a.cost(UnitContentBytes, s.content.estimate), s.most())
 	default:
 		return a.cost(s.policy.Unit, 1) // above the quota it never fits: see impossible
 	}
@@ -350,8 +350,8 @@ func (p *partition) smoothTo(now time.Time, m *smoother, l *lane, n, units int64
 			continue
 		}
 		pace := p.paceOf(s, now, s.usual(n, units), sm)
-		if s.policy.Unit == UnitContentBytes && s.mean > 0 {
-			pace /= s.mean
+		if s.policy.Unit == UnitContentBytes && s.content.mean > 0 {
+			pace /= s.content.mean
 		}
 		if s.source == SourceAnnounced { // its window may be absurd
 			pace = max(pace, 1/(0.99*p.origin.limits.MaxRetryAfter.Seconds()))

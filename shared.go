@@ -88,7 +88,7 @@ func (p *partition) price(a *ask) Cost {
 	var estimate int64
 	for _, s := range p.slots {
 		if s.policy.Unit == UnitContentBytes {
-			estimate = max(estimate, s.estimate)
+			estimate = max(estimate, s.content.estimate)
 		}
 	}
 	return Cost{

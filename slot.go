@@ -44,10 +44,7 @@ type slot struct {
 	inFlight  int64     // units of requests whose bodies are not over yet
 	taken     time.Time // when the latest request went that took any
 	habit     habit     // of announcing it
-	estimate  int64     // content-bytes: what a request is taken to cost …
-	mean      float64   // … and what one costs in the long run
-	unasked   bool      // … which the origin lets pass whatever it holds, for it counts it when it is over …
-	exacting  bool      // … or does not
+	content   content   // of requests, where bytes are counted
 	refused   int64     // units of requests that were refused for it
 	resetSaid time.Time // as announced last …
 	usedThen  int64     // … how many units had been accepted by then …
@@ -303,13 +300,8 @@ func (s *slot) settleRefused(now time.Time, c *charge) {
 		return
 	}
 	c.settled = true
-	if s.policy.Unit == UnitContentBytes { // it costs what the refusal itself holds
-		if left := s.ledger.left + c.n; c.epoch == s.ledger.epoch && left > 0 && left < c.n {
-			s.exacting = true // something was left
-		}
-		s.inFlight -= c.n
-		s.ledger.refund(now, c)
-		c.n = 0
+	if s.policy.Unit == UnitContentBytes {
+		s.unweigh(now, c)
 		return
 	}
 	s.ledger.own.refund(c.n)
@@ -325,31 +317,9 @@ func (s *slot) accepted() int64 { return s.ledger.answered - s.refused }
 func (s *slot) over(now, start time.Time, c *charge, bytes int64, exact bool) {
 	s.settle(now, start, c)
 	s.inFlight -= c.n
-	switch {
-	case s.policy.Unit != UnitContentBytes:
-	case bytes < 0: // nobody knows
-		s.ledger.answered += c.n
-	default:
-		if !exact {
-			bytes = max(bytes, c.n)
-		} else if c.told > 0 && c.told > s.policy.Quota-bytes {
-			s.unasked = true
-		}
-		s.books.correct(now, start, c, bytes, &s.terms)
-		if s.mean == 0 {
-			s.mean = float64(bytes)
-		}
-		s.mean += (float64(bytes) - s.mean) / 16
-		s.estimate = max(bytes, s.estimate-max(s.estimate-int64(s.mean), 0)/16)
+	if s.policy.Unit == UnitContentBytes {
+		s.weigh(now, start, c, bytes, exact)
 	}
-}
-
-// overdraws reports whether a request may go however little is left, though its body may hold more:
-// nothing else is on its way, and answers were seen to say what is left without their own
-// bodies, so the origin does not know what one holds before it is over. Where a quota comes back bit by
-// bit, nothing that is left is lost.
-func (s *slot) overdraws() bool {
-	return s.unasked && !s.exacting && s.inFlight == 0 && !s.ledger.flows()
 }
 
 // turn begins a new window where the present one is over; it reports whether
