@@ -163,7 +163,7 @@ func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement) (bu
 			buckets = append(buckets, name)
 		}
 		if s := p.announced(now, pol, p.origin.ownBuckets(name, pm.path)); s != nil {
-			s.loose = slices.Contains(a.usual, pol.Name)
+			s.inference.loose = slices.Contains(a.usual, pol.Name)
 		}
 	}
 	return buckets
@@ -260,10 +260,10 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 	}
 	if lim.Reset >= 0 {
 		if s.ledger.said.IsZero() && s.habit.onRefusals && p.learner.accepted == s.policy.Quota { // they used it up
-			s.firstThen, s.usedThen = p.learner.since, s.accepted()-s.policy.Quota
+			s.inference.firstThen, s.inference.usedThen = p.learner.since, s.accepted()-s.policy.Quota
 		}
 		s.inferFrom(now, &lim, grain)
-		s.resetSaid = now.Add(min(lim.Reset, p.origin.limits.MaxRetryAfter))
+		s.inference.resetSaid = now.Add(min(lim.Reset, p.origin.limits.MaxRetryAfter))
 	}
 	if s.policy.Unit == UnitConcurrentRequests {
 		if s.said.Quota == 0 && lim.Remaining >= 0 {

@@ -41,20 +41,16 @@ type slot struct {
 	plan   plan       // how its units are spread over the window
 	demand demand     // how fast requests for it come
 
-	inFlight  int64     // units of requests whose bodies are not over yet
-	taken     time.Time // when the latest request went that took any
-	habit     habit     // of announcing it
-	content   content   // of requests, where bytes are counted
-	refused   int64     // units of requests that were refused for it
-	resetSaid time.Time // as announced last …
-	usedThen  int64     // … how many units had been accepted by then …
-	firstThen time.Time // … and when the first request after that reset went
-	slip      bool      // the reset announced last was far later than the window explains
-	capped    bool      // what it holds for is too long to wait for, and that was told
+	inFlight int64     // units of requests whose bodies are not over yet
+	taken    time.Time // when the latest request went that took any
+	refused  int64     // units of requests that were refused for it
+	content  content   // of requests, where bytes are counted
+
 	said      Policy    // as it was announced last
-	loose     bool      // its window is the service's documentation's word, not that of its answers …
-	shown     bool      // … which show how long it is
+	habit     habit     // of announcing it
 	resetUnit resetUnit // what resets are counted in
+	inference inference // of its window, where none is stated
+	capped    bool      // what it holds for is too long to wait for, and that was told
 }
 
 func newSlot(p Policy, source Source) *slot {
@@ -88,73 +84,11 @@ func (s *slot) resize(now time.Time, p Policy) {
 	if known.Quota > 0 && known.Quota != p.Quota {
 		s.ledger.anew()
 	}
-	if p.Window == 0 || s.loose && s.shown {
+	if p.Window == 0 || s.inference.loose && s.inference.shown {
 		s.terms.Window = known.Window
 	} else {
 		s.ledger.inferred, s.ledger.shorter = 0, 0
 	}
-}
-
-// infer takes a window to be as long as the longest wait for its end. That is
-// known to a grain: the most it can be counts, in whole seconds where that
-// fits, for windows mostly are, and one too long does no harm.
-func (s *slot) infer(reset, grain time.Duration) {
-	l := &s.ledger
-	least := reset - max(grain, 1)
-	if s.terms.Window > 0 && least <= s.terms.Window-l.inferred {
-		return
-	}
-	window := reset
-	if whole := reset.Truncate(time.Second); whole > least {
-		window = whole
-	}
-	s.terms.Window, l.inferred, l.shorter = window, max(window-max(least, time.Second), 1), 0
-}
-
-// inferFrom infers the window of a policy that states none itself from a reset that is
-// rounded to a grain: it is as long as the longest wait for its end. Refusals come late in it,
-// and so do answers that say that little is left. Where they alone announce it, it is as long as
-// from one end to the next, too, if there was no other between: the first request after the one went so
-// soon that it was of the next window, and no more went than that has used. One answer that
-// names a wait far longer than all before it may be a slip, and would hold requests back for
-// good: the next has to do so, too.
-func (s *slot) inferFrom(now time.Time, lim *ServiceLimit, grain time.Duration) {
-	accepted := s.accepted()
-	if s.loose && !s.shown { // what this origin says of its windows counts for more than what others do
-		s.shown, s.terms.Window = true, 0
-		s.ledger.comeback = comeback{adopted: s.ledger.adopted} // it was reckoned by that window
-	}
-	if (s.policy.Window == 0 || s.loose) && lim.Reset > 0 && (lim.Remaining != 0 || s.habit.onRefusals) { // 0 says nothing of how long
-		window, slack := usual(lim, grain)
-		if s.slip = s.terms.Window > 0 && window > 2*s.terms.Window && !s.slip; !s.slip {
-			s.infer(window, slack)
-		}
-		since := accepted - s.usedThen
-		if all := since == s.policy.Quota; s.habit.onRefusals && all && s.firstThen.After(s.resetSaid) {
-			whole := *lim // what was used up has all been of this window
-			whole.Reset = min(whole.Reset, ages) + now.Sub(s.firstThen)
-			s.infer(usual(&whole, grain))
-		}
-		gap := now.Add(lim.Reset).Sub(s.resetSaid).Round(max(grain, 1))
-		oneWindow := since <= s.policy.Quota-max(lim.Remaining, 0)
-		soon := s.firstThen.After(s.resetSaid) && s.firstThen.Sub(s.resetSaid) < s.terms.Window
-		if (s.habit.onRefusals || s.habit.late(&s.policy)) && oneWindow && soon && gap > s.terms.Window {
-			s.infer(gap, 0)
-		}
-	}
-	s.usedThen = accepted
-}
-
-// usual returns how long the window is taken to be at whose end a reset is
-// named, rounded to a grain either way, and how much less it can be than that: where
-// it can be a multiple of five grains, as most are, it is one, and never less than
-// a grain.
-func usual(lim *ServiceLimit, grain time.Duration) (window, slack time.Duration) {
-	window = max(lim.Reset, grain)
-	if five := (lim.Reset + grain - 1).Truncate(5 * grain); five > max(lim.Reset-lim.Resolution, 0) {
-		window = five
-	}
-	return window, lim.Resolution + window - lim.Reset
 }
 
 // follows reports whether the slot's books are a ledger that follows what answers say.
@@ -264,9 +198,7 @@ func (s *slot) take(now time.Time, n int64) charge {
 		s.taken = now
 	}
 	if s.follows() {
-		if now.After(s.resetSaid) && !s.firstThen.After(s.resetSaid) {
-			s.firstThen = now
-		}
+		s.inference.went(now)
 		c.due = s.habit.due(s.ledger.own.used(now, s.terms.Window), &s.terms)
 	}
 	return c
