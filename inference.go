@@ -63,10 +63,7 @@ func (s *slot) infer(reset, grain time.Duration) {
 	if s.terms.Window > 0 && least <= s.terms.Window-l.inferred {
 		return
 	}
-	window := reset
-	if whole := reset.Truncate(time.Second); whole > least {
-		window = whole
-	}
+	window := roundest(least+1, reset, time.Second)
 	s.terms.Window, l.inferred, l.shorter = window, max(window-max(least, time.Second), 1), 0
 }
 

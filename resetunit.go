@@ -60,10 +60,3 @@ func (u *resetUnit) measure(now, start time.Time, named time.Duration) {
 // have passed, if that is longer than requests and answers were on their way: two windows of
 // seconds may be told of in turn.
 const surelyFell = 16 * time.Second
-
-// roundly reports whether the time to a reset is one that windows mostly have that were begun
-// just now, and last for a quarter of an hour or more.
-func roundly(d time.Duration) bool {
-	whole := d.Round(10 * time.Second)
-	return whole%time.Hour == 0 || whole < time.Hour && whole%(5*time.Minute) == 0
-}

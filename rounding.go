@@ -125,9 +125,5 @@ func (l *ledger) longest(p *Policy, grain time.Duration) time.Duration {
 	if l.inferred == 0 || grain <= 0 {
 		return p.Window
 	}
-	most := p.Window + grain
-	if five := most.Truncate(5 * grain); five >= p.Window {
-		return five
-	}
-	return most
+	return roundest(p.Window, p.Window+grain, 5*grain)
 }

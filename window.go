@@ -2,10 +2,6 @@ package heed
 
 import "time"
 
-// Limits are mostly stated per second, minute or hour, or a few of them. So where
-// it is known only between which bounds the window of a limit lies, it is
-// taken to be the longest such time between them.
-
 // What is shut for longer than this is more often out of order than a limit that nobody announces.
 const outageMostly = 3 * time.Minute
 
@@ -128,33 +124,3 @@ func (l *learner) asMany() bool { return l.accepted == l.rate.cycle || l.accepte
 
 // trip is how long requests take.
 func (l *learner) trip() time.Duration { return time.Duration(l.crowd.trip() * float64(time.Second)) }
-
-// roundTime is the longest time up to d that windows mostly have; 0: none.
-func roundTime(d time.Duration) (round time.Duration) {
-	for _, t := range roundTimes {
-		if t <= d {
-			round = t
-		}
-	}
-	return round
-}
-
-// nextRoundTime is the shortest time from d on that windows mostly have; d where there is none.
-func nextRoundTime(d time.Duration) time.Duration {
-	for _, t := range roundTimes {
-		if t >= d {
-			return t
-		}
-	}
-	return d
-}
-
-// roundTimes are those that windows mostly have.
-var roundTimes = func() (all []time.Duration) {
-	for _, unit := range []time.Duration{time.Second, time.Minute, time.Hour} {
-		for _, n := range []time.Duration{1, 5, 10, 15, 30} {
-			all = append(all, n*unit)
-		}
-	}
-	return append(all, 60*time.Hour)
-}()
