@@ -41,9 +41,10 @@ type Pool struct {
 	// token. nil: one of its own, with the defaults.
 	Transport *Transport
 
-	// Tokens returns the tokens there are. It is asked for every request, so
-	// it should answer from memory, and may be called by several goroutines at
-	// once. Its error is RoundTrip's. It must not be nil.
+	// Tokens returns the tokens there are; one that is given twice counts once.
+	// It is asked for every request, so it should answer from memory, and may be
+	// called by several goroutines at once. Its error is RoundTrip's. It must not
+	// be nil.
 	Tokens func(context.Context) ([]string, error)
 
 	// Apply puts a token on a request, which is a copy of the caller's. It may
@@ -81,15 +82,12 @@ func (p *Pool) transport() *Transport {
 // RoundTrip sends one request with the token that has most room.
 func (p *Pool) RoundTrip(req *http.Request) (*http.Response, error) {
 	t := p.transport()
-	if !p.serves(req) {
-		return t.RoundTrip(req)
-	}
-	tokens, tok, pm, err := p.begin(req)
-	if err != nil {
-		if req.Body != nil {
-			req.Body.Close() // as the contract of RoundTripper asks
-		}
+	serves, tokens, tok, pm, err := p.first(req)
+	switch {
+	case err != nil:
 		return nil, err
+	case !serves:
+		return t.RoundTrip(req)
 	}
 	answer := func(resp *http.Response, err error) (*http.Response, error) {
 		if resp != nil {
@@ -98,13 +96,17 @@ func (p *Pool) RoundTrip(req *http.Request) (*http.Response, error) {
 		return resp, err
 	}
 	out := t.send(tok.req, pm)
-	pm = nil // it is out's
+	pm = nil                // it is out's
+	var again *http.Request // to send next
 	panicked := true
 	defer func() {
 		if !panicked {
 			return
 		}
 		defer out.drop()
+		if again != nil && again.Body != nil {
+			again.Body.Close()
+		}
 		if pm != nil {
 			pm.Cancel()
 		}
@@ -140,16 +142,15 @@ func (p *Pool) RoundTrip(req *http.Request) (*http.Response, error) {
 			break
 		}
 		tok.notBefore = time.Time{}
-		again, err := replay(next.req)
-		if err != nil {
+		if again, err = replay(next.req); err != nil {
 			pm.Cancel()
 			break
 		}
 		out.discard()
 		tok = next
-		sent := pm
-		pm = nil
-		out = t.send(again, sent)
+		sent, under := again, pm
+		again, pm = nil, nil
+		out = t.send(sent, under)
 	}
 	panicked = false
 	return answer(out.resp, out.err)
@@ -180,12 +181,22 @@ type token struct {
 	budgets   string    // … and the budgets the refusal named
 }
 
-// begin gets leave to send req with the best of its tokens.
-func (p *Pool) begin(req *http.Request) (tokens []*token, tok *token, pm *Permit, err error) {
-	if tokens, err = p.choices(req); err == nil {
-		tok, pm, err = p.acquire(tokens, ask{attempt: 1})
+// first gets leave to send req with the best of its tokens, if it goes with any. Where it
+// gets none, req's body is closed.
+func (p *Pool) first(req *http.Request) (serves bool, tokens []*token, tok *token, pm *Permit, err error) {
+	goes := false
+	defer func() {
+		if !goes && req.Body != nil { // also where a function of the user's panics
+			req.Body.Close() // as the contract of RoundTripper asks
+		}
+	}()
+	if serves = p.serves(req); serves {
+		if tokens, err = p.choices(req); err == nil {
+			tok, pm, err = p.acquire(tokens, ask{attempt: 1})
+		}
 	}
-	return tokens, tok, pm, err
+	goes = err == nil
+	return serves, tokens, tok, pm, err
 }
 
 // choices returns the tokens for a request that are not set aside.
@@ -199,8 +210,13 @@ func (p *Pool) choices(req *http.Request) ([]*token, error) {
 	}
 	origin, plain := r.nameOf(req), r.credential(req)
 	tokens := make([]*token, 0, len(names))
+	met := make(map[uint64]bool, len(names))
 	for _, name := range names {
 		hash := maphash.String(p.seed, origin+"\x00"+name)
+		if met[hash] {
+			continue
+		}
+		met[hash] = true
 		p.mu.Lock()
 		aside := p.aside[hash]
 		p.mu.Unlock()
@@ -222,7 +238,7 @@ func (p *Pool) choices(req *http.Request) ([]*token, error) {
 	case len(tokens) > 0:
 		return tokens, nil
 	case len(names) > 0:
-		return nil, fmt.Errorf("%w: all %d are set aside at %s", ErrNoToken, len(names), origin)
+		return nil, fmt.Errorf("%w: all %d are set aside at %s", ErrNoToken, len(met), origin)
 	}
 	return nil, ErrNoToken
 }

@@ -300,6 +300,21 @@ func TestLastTokensRejectionComesBack(t *testing.T) {
 	})
 }
 
+func TestTokenGivenTwiceCountsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &tokened{reset: time.Hour}
+		r := newRegistry(t, heed.Config{Default: heed.Limits{MaxQueue: 1}})
+		pool := &heed.Pool{Transport: &heed.Transport{Base: s, Registry: r}, Tokens: tokens("a", "a", "a")}
+		if status, _ := fetch(t, pool, example); status != 401 || s.used["a"] != 1 {
+			t.Errorf("got %d after %v, want the 401 after one request", status, s.used)
+		}
+		_, err := pool.RoundTrip(request(example))
+		if !errors.Is(err, heed.ErrNoToken) || !strings.Contains(err.Error(), "all 1 are set aside") {
+			t.Errorf("error is %v", err)
+		}
+	})
+}
+
 func TestPoolWaitsWhereNoTokenHasRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &tokened{quota: map[string]int{"a": 1, "b": 1}, reset: time.Minute}
