@@ -172,8 +172,11 @@ func (r *Registry) begin(ctx context.Context, req *http.Request, a ask) (w *wait
 func (r *Registry) Check(req *http.Request) Decision {
 	r.init()
 	a := ask{opts: optionsOf(req.Context()), number: math.MaxUint64, arrived: time.Now()}
-	if a.opts.bypass {
+	switch {
+	case a.opts.bypass:
 		return Decision{Allowed: true, Remaining: -1}
+	case r.closed.Load():
+		return Decision{Remaining: -1, Err: ErrClosed}
 	}
 	p := r.enter(req, &a)
 	o := p.origin
@@ -215,7 +218,7 @@ type Decision struct {
 	Cause     Cause         // what holds it
 	Policy    string        // where Cause is CausePolicy or CauseSmoother
 	Remaining int64         // least left over all policies; -1: unknown
-	Err       error         // a shared ledger that cannot be reached
+	Err       error         // a shared ledger that cannot be reached; ErrClosed, where the registry was closed
 }
 
 // Pause holds all of an origin's requests for d, on top of what holds them
