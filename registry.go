@@ -70,6 +70,11 @@ func NewRegistry(c Config) (*Registry, error) {
 	if c.IdleAfter < 0 || c.MaxOrigins < 0 {
 		return nil, errors.New("heed: Config.IdleAfter and Config.MaxOrigins must not be negative")
 	}
+	if l, ok := c.Ledger.(interface{ Err() error }); ok {
+		if err := l.Err(); err != nil {
+			return nil, ledgerError(err)
+		}
+	}
 	r := &Registry{config: c}
 	if err := r.SetAllLimits(c.Default, c.Origins); err != nil {
 		return nil, err
