@@ -31,13 +31,15 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 		pl.all += p.others(now, a)
 		v = p.judge(now, a, &pl)
 	}
-	if v.goes(now) {
+	mayGo := v.goes(now) // if nobody else does
+	if mayGo {
 		v.await(now, CauseQueue, "")
 	}
+	full := func(waiting int) bool { return l.MaxQueue > 0 && !p.shared.busy() && waiting >= l.MaxQueue }
 	switch {
 	case a.opts.noWait && !v.asks:
 		return nil, nil, p.refusal(v.at.Sub(now), v.obstacle, ReasonNoWait)
-	case l.MaxQueue > 0 && !p.shared.busy() && o.waiting >= l.MaxQueue:
+	case !mayGo && full(o.waiting):
 		return nil, nil, p.refusal(v.at.Sub(now), v.obstacle, ReasonQueueFull)
 	case a.misses(v.at):
 		return nil, nil, p.refusal(v.at.Sub(now), v.last, a.tooLate())
@@ -50,6 +52,10 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 	p.join(now, w)
 	p.wake(now)
 	if !w.over { // else those that wait were held by something else
+		if mayGo && full(o.waiting-1) {
+			p.leave(w)
+			return nil, nil, p.refusal(v.at.Sub(now), v.obstacle, ReasonQueueFull)
+		}
 		w.setExpiry()
 		if v.asks { // perhaps it need not wait
 			return w, nil, nil
