@@ -35,6 +35,7 @@ type origin struct {
 	inFlight  int           // requests whose bodies are not over
 	listening int           // refusals of all partitions whose bodies are being looked at
 	waiting   int
+	spaced    int           // of those in line, how many ask for an interval of their own
 	stirred   bool          // something changed for all partitions: wake them all
 	waited    time.Duration // in all
 	warned    bool          // that it was much
