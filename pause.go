@@ -10,7 +10,9 @@ import (
 // it began can only lengthen it.
 type pause struct {
 	until  time.Time // zero or past: none
-	manual bool      // asked for by the user: nothing shortens it but the user
+	asked  time.Time // when the server asked for as long as that; zero: it did not
+	manual bool      // asked for by the user …
+	least  time.Time // … until then: nothing shortens that but the user
 	open   bool      // resuming has been seen to
 
 	// A refusal without a hint holds its partition only as long as nothing
@@ -30,8 +32,33 @@ func (p *pause) extend(until time.Time) bool {
 	if !until.After(p.until) {
 		return false
 	}
-	p.until, p.open = until, true
+	p.until, p.asked, p.open = until, time.Time{}, true
 	return true
+}
+
+// obey is extend for what a server asks for at now.
+func (p *pause) obey(now, until time.Time) bool {
+	longer := p.extend(until)
+	if longer {
+		p.asked = now
+	}
+	return longer
+}
+
+// hand is extend for what the user asks for.
+func (p *pause) hand(until time.Time) bool {
+	p.least = latest(p.least, until)
+	longer := p.extend(until)
+	p.manual = p.manual || longer
+	return longer
+}
+
+// limit has the pause last no longer than most after the server asked for it, whatever it
+// was to be then.
+func (p *pause) limit(most time.Duration) {
+	if end := latest(p.asked.Add(most), p.least); !p.asked.IsZero() && end.Before(p.until) {
+		p.until = end
+	}
 }
 
 // end ends the pause.

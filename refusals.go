@@ -82,7 +82,7 @@ func (p *partition) asked(now time.Time, pm *Permit, a *Announcement, l *lane) {
 		held, e.Bucket = &l.pause, l.shown()
 	}
 	longer := held.holds(now)
-	if !held.extend(now.Add(e.Wait)) {
+	if !held.obey(now, now.Add(e.Wait)) {
 		return
 	}
 	held.doubtful, p.news = false, true
@@ -187,7 +187,7 @@ func (p *partition) refusedUntil(now time.Time, pm *Permit, hint time.Duration, 
 		held, e.Bucket = &l.pause, l.shown()
 	}
 	longer := held.holds(now)
-	if !held.extend(until) {
+	if !held.obey(now, until) {
 		return
 	}
 	held.doubtful = false

@@ -239,8 +239,7 @@ func (r *Registry) Pause(origin string, d time.Duration) (err error) {
 	defer o.unlock()
 	if d <= 0 {
 		o.resume(now)
-	} else if o.pause.extend(now.Add(d)) {
-		o.pause.manual = true
+	} else if o.pause.hand(now.Add(d)) {
 		for _, p := range o.partitions {
 			p.opening.restart(now)
 		}
