@@ -444,3 +444,13 @@ func (p *partition) wants(now time.Time, a *ask) {
 		}
 	}
 }
+
+// wantsNot undoes wants, if no other request came since.
+func (p *partition) wantsNot(now time.Time, a *ask) {
+	for _, s := range p.slots {
+		if n := p.cost(s, a); n > 0 && s.enforced() && s.holds(a.lane) {
+			s.demand.drop(now, n, s.span(now))
+			s.demand.run = s.demand.before
+		}
+	}
+}
