@@ -75,8 +75,8 @@ func newSlot(p Policy, s Source) *slot {
 // resize changes a slot's quota and window while its books go on.
 func (s *slot) resize(p Policy) {
 	known := s.terms.Window
-	if p.Quota == 0 {
-		s.ledger.shape = shapeUnknown // there is no telling what comes back of nothing
+	if l := &s.ledger; p.Quota == 0 { // there is no telling what comes back of nothing, nor how another quota will
+		l.shape, l.fits, l.apart = shapeUnknown, 0, resetsApart{}
 	}
 	if s.terms.Quota > 0 && s.terms.Quota != p.Quota {
 		s.ledger.anew()
