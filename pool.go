@@ -23,8 +23,9 @@ import (
 // again with that one at once, if [Transport.Retry] lets it be repeated.
 //
 // A token that an origin answers with status 401 is set aside there for as long
-// as Tokens returns it, and told of as [EventSetAside]; the request is tried
-// again with another one. The answer comes back where there is no other.
+// as Tokens returns it, and an hour longer, and told of as [EventSetAside]; the
+// request is tried again with another one. The answer comes back where there is
+// no other.
 //
 // Many services forbid in their terms to get around a limit with more
 // accounts or tokens than one, and close those of who does. Use a Pool only
@@ -59,7 +60,7 @@ type Pool struct {
 	turn atomic.Uint32
 
 	mu    sync.Mutex
-	aside map[uint64]bool // origins and tokens, hashed
+	aside map[uint64]time.Time // origins and tokens, hashed, and when Tokens returned them last
 }
 
 // ErrNoToken is the error of a [Pool] that has no token for a request, or none
@@ -201,14 +202,14 @@ func (p *Pool) first(req *http.Request) (serves bool, tokens []*token, tok *toke
 
 // choices returns the tokens for a request that are not set aside.
 func (p *Pool) choices(req *http.Request) ([]*token, error) {
-	p.ready.Do(func() { p.seed, p.aside = maphash.MakeSeed(), map[uint64]bool{} })
+	p.ready.Do(func() { p.seed, p.aside = maphash.MakeSeed(), map[uint64]time.Time{} })
 	r := p.transport().registry()
 	r.init()
 	names, err := p.Tokens(req.Context())
 	if err != nil {
 		return nil, fmt.Errorf("heed: tokens: %w", err)
 	}
-	origin, plain := r.nameOf(req), r.credential(req)
+	now, origin, plain := time.Now(), r.nameOf(req), r.credential(req)
 	tokens := make([]*token, 0, len(names))
 	met := make(map[uint64]bool, len(names))
 	for _, name := range names {
@@ -217,13 +218,13 @@ func (p *Pool) choices(req *http.Request) ([]*token, error) {
 			continue
 		}
 		met[hash] = true
-		p.mu.Lock()
-		aside := p.aside[hash]
-		p.mu.Unlock()
-		if aside {
+		if p.isAside(now, hash) {
 			continue
 		}
 		c := req.Clone(req.Context())
+		if c.Header == nil {
+			c.Header = http.Header{}
+		}
 		if p.Apply != nil {
 			p.Apply(c, name)
 		} else {
@@ -374,11 +375,11 @@ func firstOf(ctx context.Context, all []*waiter) int {
 // setAside leaves a token out at its origin from now on.
 func (p *Pool) setAside(tok *token, pm *Permit) {
 	p.mu.Lock()
-	met := p.aside[tok.hash]
+	_, met := p.aside[tok.hash]
 	if len(p.aside) >= mostAside {
 		clear(p.aside) // each is found out again
 	}
-	p.aside[tok.hash] = true
+	p.aside[tok.hash] = time.Now()
 	p.mu.Unlock()
 	if met || pm.p == nil {
 		return
@@ -387,6 +388,20 @@ func (p *Pool) setAside(tok *token, pm *Permit) {
 	o.mu.Lock()
 	defer o.unlock()
 	pm.p.emit(Event{Kind: EventSetAside, Time: time.Now(), Status: http.StatusUnauthorized, Attempt: pm.attempt})
+}
+
+// isAside reports whether a token that Tokens returns now is set aside. One that it had not
+// returned for long may have been made valid meanwhile.
+func (p *Pool) isAside(now time.Time, hash uint64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	last, aside := p.aside[hash]
+	if aside = aside && now.Sub(last) < defaultIdleAfter; aside {
+		p.aside[hash] = now
+	} else {
+		delete(p.aside, hash)
+	}
+	return aside
 }
 
 // mostAside bounds the tokens remembered as set aside.

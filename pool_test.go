@@ -300,6 +300,54 @@ func TestLastTokensRejectionComesBack(t *testing.T) {
 	})
 }
 
+// A token that Tokens stopped to return is tried anew when it is there again: not at once, for
+// Tokens may return others to other requests.
+func TestTokenIsNotSetAsideForGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &tokened{quota: map[string]int{"good": 1000}, reset: time.Hour}
+		names := []string{"bad", "good"}
+		pool := &heed.Pool{
+			Transport: &heed.Transport{Base: s, Registry: newRegistry(t, heed.Config{})},
+			Tokens:    func(context.Context) ([]string, error) { return names, nil },
+		}
+		for range 200 {
+			fetch(t, pool, example)
+			time.Sleep(time.Minute)
+		}
+		names = []string{"good"}
+		for range 10 {
+			fetch(t, pool, example)
+		}
+		names = []string{"bad", "good"}
+		for range 10 {
+			fetch(t, pool, example)
+		}
+		if s.used["bad"] != 1 {
+			t.Errorf("%d requests with what is not accepted, want one", s.used["bad"])
+		}
+		names = []string{"good"}
+		time.Sleep(time.Hour)
+		s.quota["bad"] = 1000
+		names = []string{"bad", "good"}
+		for range 10 {
+			fetch(t, pool, example)
+		}
+		if s.used["bad"] < 2 {
+			t.Error("it is set aside for good")
+		}
+	})
+}
+
+func TestPoolMakesAHeaderWhereThereIsNone(t *testing.T) {
+	s := &tokened{quota: map[string]int{"a": 10}, reset: time.Hour}
+	pool := &heed.Pool{Transport: &heed.Transport{Base: s, Registry: newRegistry(t, heed.Config{})}, Tokens: tokens("a")}
+	req := request(example)
+	req.Header = nil
+	if resp, err := pool.RoundTrip(req); err != nil || resp.StatusCode != 200 || req.Header != nil {
+		t.Errorf("%v, %v; header %v", resp, err, req.Header)
+	}
+}
+
 func TestTokenGivenTwiceCountsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &tokened{reset: time.Hour}
