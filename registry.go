@@ -98,10 +98,12 @@ func (r *Registry) init() {
 }
 
 // Acquire waits until req may be sent without breaking a limit of its origin
-// and returns leave to send it. Of req it looks at the URL and the header
-// alone. What ctx holds decides how it waits: its cancellation and deadline,
-// and [NoWait], [WithCost], [WithPriority], [WithMinInterval], [WithTrace]; with
-// [Bypass] it does not wait, and the permit counts nothing.
+// and returns leave to send it. Of req it looks at the method, the URL and the
+// header alone, and where it is a redirect at what led to it; what Config.Origin
+// and Config.Partition look at is theirs to say. What ctx holds decides how it
+// waits: its cancellation and deadline, and [NoWait], [WithCost], [WithPriority],
+// [WithMinInterval], [WithTrace]; with [Bypass] it does not wait, and the permit
+// counts nothing.
 //
 // Where the request would have to wait longer than ctx or the limits allow,
 // the error is a [*LimitError], at once. Where ctx is cancelled while it
