@@ -9,11 +9,10 @@ import (
 // refusal that many answers bring is one event: those to requests sent before
 // it began can only lengthen it.
 type pause struct {
-	until  time.Time // zero or past: none
-	asked  time.Time // when the server asked for as long as that; zero: it did not
-	manual bool      // asked for by the user …
-	least  time.Time // … until then: nothing shortens that but the user
-	open   bool      // resuming has been seen to
+	until time.Time // zero or past: none
+	asked time.Time // when the server asked for as long as that; zero: it did not
+	least time.Time // until then the user asked for it: nothing shortens that but the user
+	open  bool      // resuming has been seen to
 
 	// A refusal without a hint holds its partition only as long as nothing
 	// else there succeeds.
@@ -48,10 +47,11 @@ func (p *pause) obey(now, until time.Time) bool {
 // hand is extend for what the user asks for.
 func (p *pause) hand(until time.Time) bool {
 	p.least = latest(p.least, until)
-	longer := p.extend(until)
-	p.manual = p.manual || longer
-	return longer
+	return p.extend(until)
 }
+
+// manual reports whether it is the user who asked for as long as that.
+func (p *pause) manual() bool { return !p.least.IsZero() && !p.until.After(p.least) }
 
 // limit has the pause last no longer than most after the server asked for it, whatever it
 // was to be then.

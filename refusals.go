@@ -253,7 +253,7 @@ func (p *partition) unpause(now time.Time) {
 			p.emit(Event{Kind: EventResumed, Time: now, Bucket: l.shown()})
 		}
 	}
-	if manual := o.pause.manual; o.pause.over(now) {
+	if manual := o.pause.manual(); o.pause.over(now) {
 		o.stirred = true
 		p.emit(Event{Kind: EventResumed, Time: now, Whole: true, Manual: manual})
 	}

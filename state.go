@@ -326,7 +326,7 @@ func (o *origin) reset(now time.Time) {
 // resume ends all pauses, and tells of it where there was one.
 func (o *origin) resume(now time.Time) {
 	if o.pause.holds(now) {
-		o.emit(Event{Kind: EventResumed, Time: now, Whole: true, Manual: o.pause.manual})
+		o.emit(Event{Kind: EventResumed, Time: now, Whole: true, Manual: o.pause.manual()})
 	}
 	o.pause.end()
 	for _, p := range o.partitions {
