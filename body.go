@@ -112,12 +112,13 @@ func (b *followedBody) counted(n int64, err error) {
 	}
 }
 
-func (b *followedBody) Close() error {
+func (b *followedBody) Close() (err error) {
 	defer (*Permit)(b).Release()
+	defer func() { err = b.body.Close() }() // also where a function of the user's panics
 	if b.look != nil {
 		b.look.see((*Permit)(b), nil, true)
 	}
-	return b.body.Close()
+	return nil
 }
 
 // A followedPipe is the body of a 101 Switching Protocols: the connection. Its

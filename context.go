@@ -97,7 +97,8 @@ func WithPriority(ctx context.Context, p Priority) context.Context {
 
 // WithMinInterval returns a context whose requests start no sooner than d
 // after the origin's last start, where d is longer than the origin's own
-// MinInterval; d <= 0 asks for nothing.
+// MinInterval; d <= 0 asks for nothing. Others that come later may go before such a
+// request, but once it has waited for d they wait for it.
 func WithMinInterval(ctx context.Context, d time.Duration) context.Context {
 	return with(ctx, func(o *options) { o.minInterval = d })
 }

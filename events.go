@@ -82,6 +82,7 @@ type Event struct {
 	Unit      Unit
 
 	Timed  bool          // EventPaused: the server or the user said for how long
+	Asked  time.Duration // EventPaused: for how long the server said, where heed waits longer for having found that too short; 0: Wait
 	Manual bool          // EventPaused, EventResumed: by Registry.Pause
 	Whole  bool          // EventPaused, EventResumed: the whole origin and not one partition
 	Capped bool          // EventPaused: cut down to Max

@@ -69,6 +69,7 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 		v.await(now, CausePause, "")
 	}
 	o.space(now, &v, a.opts.minInterval, pl.all)
+	v.hold(o.kept(now, a), CauseInterval, "")
 	v.hold(a.notBefore, CauseBackoff, "")
 	if gap := p.spacing(); gap > 0 {
 		v.hold(p.lastStart.Add(gap), CauseConcurrency, "")
@@ -207,6 +208,27 @@ func (o *origin) space(now time.Time, v *verdict, interval time.Duration, n int)
 	if l.MaxConcurrent > 0 && o.inFlight >= l.MaxConcurrent {
 		v.await(now, CauseConcurrency, "")
 	}
+}
+
+// kept is the instant until which the origin is kept free for a request before a that nothing
+// but a longer interval of its own holds: it has been put off for as long as that already, and
+// would be for ever by others that ask for none.
+func (o *origin) kept(now time.Time, a *ask) (until time.Time) {
+	if o.spaced == 0 {
+		return until
+	}
+	for _, p := range o.partitions {
+		p.queues(func(_ *lane, q *queue) {
+			w := q.head()
+			if w == nil || w.opts.minInterval <= 0 || w.held.cause != CauseInterval || !w.precedes(a) {
+				return
+			}
+			if now.Sub(w.arrived) >= w.opts.minInterval {
+				until = latest(until, o.lastStart.Add(w.opts.minInterval))
+			}
+		})
+	}
+	return until
 }
 
 // spread returns how long n units take at least, from the first to the last,
@@ -419,6 +441,16 @@ func (p *partition) wants(now time.Time, a *ask) {
 		if n := p.cost(s, a); n > 0 && s.enforced() && s.holds(a.lane) {
 			s.demand.add(now, n, s.span(now))
 			s.demand.follow(now, s.taken, max(s.ledger.grain, s.ledger.rounded))
+		}
+	}
+}
+
+// wantsNot undoes wants, if no other request came since.
+func (p *partition) wantsNot(now time.Time, a *ask) {
+	for _, s := range p.slots {
+		if n := p.cost(s, a); n > 0 && s.enforced() && s.holds(a.lane) {
+			s.demand.drop(now, n, s.span(now))
+			s.demand.run = s.demand.before
 		}
 	}
 }

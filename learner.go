@@ -42,7 +42,7 @@ type learner struct {
 	hint    time.Duration // what the first refusal of the latest block asked to wait …
 	open    time.Duration // … so long after the reopening
 	shrinks bool          // and less was asked the longer that was
-	times   float64       // so many times as long as was asked it took, at least; 0: no longer
+	short   tooShort
 
 	healthy paths
 	sick    paths
@@ -53,7 +53,6 @@ const (
 	enough        = 10 // accepted requests that make a measurement, the first time
 	outageProbes  = 3  // refused at the time the server itself had named, they tell of an outage
 	idleGap       = 5 * time.Second
-	mostTimes     = 4 // as long as was asked: what was shut for longer may have been out of order
 )
 
 // learnAccepted takes in that pm's request was accepted.
@@ -169,7 +168,10 @@ func (l *learner) late(pm *Permit) bool {
 func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint time.Duration, whole bool) {
 	l := &p.learner
 	l.refused = latest(l.refused, pm.start)
-	if at := now.Add(l.lengthened(hint)); hint > 0 && (fresh || at.Before(l.named)) {
+	if fresh {
+		l.short.asks(!l.blocked && hint > 0 && !whole)
+	}
+	if at := now.Add(l.lengthened(hint, whole)); hint > 0 && (fresh || at.Before(l.named)) {
 		l.named = at
 	}
 	timed503 := hint > 0 && whole
@@ -250,12 +252,6 @@ func (l *learner) hinted(at time.Time, hint time.Duration) {
 	l.hint, l.open = hint, open
 }
 
-// lengthened is how long to wait where a refusal asks for hint: as many times as long as the
-// latest block proved that it takes, where the origin names times that are too short.
-func (l *learner) lengthened(hint time.Duration) time.Duration {
-	return nanoseconds(float64(hint) * max(l.times, 1))
-}
-
 // learnReopened ends a block: the origin accepts again a request sent at start.
 func (p *partition) learnReopened(now, start time.Time) {
 	l := &p.learner
@@ -271,9 +267,7 @@ func (p *partition) learnReopened(now, start time.Time) {
 		return
 	}
 	l.blocks++
-	if l.curt && !l.timed503 { // an outage is over when it is over
-		l.times = min(max(l.refused.Sub(l.began).Seconds()/l.hint.Seconds(), 1), mostTimes)
-	}
+	l.learnShort(start)
 	sent := start
 	shut := l.refused // the last that is known of the block
 	if l.probes == 0 && l.named.After(shut) && !l.named.After(start) {
@@ -353,7 +347,7 @@ func (p *partition) unlearn() {
 		}
 	}
 	l.rate, l.crowd, l.blocked, l.blocks, l.since = throughput{}, crowd{}, false, 0, time.Time{}
-	l.hint, l.open, l.shrinks, l.times = 0, 0, false, 0
+	l.hint, l.open, l.shrinks, l.short = 0, 0, false, tooShort{}
 }
 
 // pauseFor is how long to wait after a refusal at a learned rate: until the

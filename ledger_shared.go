@@ -22,6 +22,9 @@ import (
 // where the context has none. Its error reaches the caller of
 // [Registry.Acquire], wrapped; a ledger that can go on without its store
 // answers instead and says so in [Answer.Err].
+//
+// Where a ledger was set up wrongly, it can say so by a method Err() error, which
+// [NewRegistry] asks.
 type Ledger interface {
 	// Attach has the ledger tell a registry what other processes do, from any
 	// goroutine, until detach is called; what this process does is not news

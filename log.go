@@ -53,6 +53,9 @@ func (r *Registry) logEvent(e *Event) {
 		}
 		attrs := []slog.Attr{slog.String("origin", e.Origin), slog.String("cause", e.pauseCause()), slog.Duration("pause", e.Wait),
 			slog.Int("in_a_row", e.InARow), slog.Bool("whole_origin", e.Whole), slog.Bool("capped", e.Capped), slog.Duration("max", e.Max)}
+		if e.Asked > 0 {
+			attrs = append(attrs, slog.Duration("asked", e.Asked))
+		}
 		if e.Bucket != "" {
 			attrs = append(attrs, slog.String("bucket", e.Bucket))
 		}

@@ -123,11 +123,35 @@ func (o *origin) refresh(now time.Time) {
 	if l == o.limits {
 		return
 	}
+	lower := o.limits != nil && l.MaxRetryAfter < o.limits.MaxRetryAfter
 	o.limits, o.stirred = l, true
+	if lower {
+		o.pause.limit(l.MaxRetryAfter)
+	}
 	for _, p := range o.partitions {
 		p.configure(now, true)
 		p.limitWaits()
+		if lower {
+			p.limitPauses()
+		}
+		if p.shared != nil {
+			p.shared.until = time.Time{} // it judged by other limits
+		}
 		p.news = true
+	}
+}
+
+// limitPauses has what the server asked the partition for keep to a MaxRetryAfter that is lower now.
+func (p *partition) limitPauses() {
+	most := p.origin.limits.MaxRetryAfter
+	p.pause.limit(most)
+	for _, l := range p.lanes {
+		l.pause.limit(most)
+	}
+	for _, s := range p.slots {
+		if end := s.ledger.said.Add(most); !s.enforced() && end.Before(s.ledger.closed) { // else a request goes to see: see dare
+			s.ledger.closed = end
+		}
 	}
 }
 

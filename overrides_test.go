@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -303,6 +304,62 @@ func TestChangedLimitsJudgeThoseWaitingAtOnce(t *testing.T) {
 					}
 				}
 				cancel()
+			})
+		})
+	}
+}
+
+// A MaxRetryAfter that is lowered holds for what servers have asked for already, from when
+// they did on. What the user asked for no cap shortens.
+func TestLoweredMaxRetryAfterShortensPauses(t *testing.T) {
+	const asked = 2 * time.Minute // before it is lowered
+	pause := func(d time.Duration) func(*heed.Registry) { return func(r *heed.Registry) { r.Pause(example, d) } }
+	for _, tc := range []struct {
+		name   string
+		answer []string // status and fields
+		also   func(*heed.Registry)
+		lowers time.Duration
+		want   time.Duration // from the refusal on
+	}{
+		{"to less than has passed", []string{"429", "Retry-After", "3000"}, nil, time.Minute, asked},
+		{"to more", []string{"429", "Retry-After", "3000"}, nil, 10 * time.Minute, 10 * time.Minute},
+		{"to more than is asked for", []string{"429", "Retry-After", "300"}, nil, 10 * time.Minute, 5 * time.Minute},
+		{"of the whole origin", []string{"503", "Retry-After", "3000"}, nil, 10 * time.Minute, 10 * time.Minute},
+		{"of a budget", []string{"429", "Retry-After", "3000", "X-RateLimit-Resource", "search"}, nil, 10 * time.Minute, 10 * time.Minute},
+		{"of a policy", []string{"429", "RateLimit-Policy", `"p";q=100;w=5000`, "RateLimit", `"p";r=0;t=3000`}, nil, 10 * time.Minute, 10 * time.Minute},
+		{"of units that nobody can count", []string{"200", "X-RateLimit-Limit-Tokens", "100", "X-RateLimit-Remaining-Tokens", "0", "X-RateLimit-Reset-Tokens", "50m"},
+			nil, 10 * time.Minute, 10 * time.Minute},
+		{"beside the user's", []string{"503", "Retry-After", "3000"}, pause(20 * time.Minute), 10 * time.Minute, 20 * time.Minute},
+		{"of the user's that is longer", []string{"503", "Retry-After", "1200"}, pause(40 * time.Minute), 10 * time.Minute, 40 * time.Minute},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRegistry(t, heed.Config{})
+				defer r.Close()
+				for range 3 {
+					done(acquire(t, r, request(example)))
+				}
+				pm := acquire(t, r, request(example))
+				status, _ := strconv.Atoi(tc.answer[0])
+				pm.Observe(answer(status, tc.answer[1:]...))
+				pm.Release()
+				if tc.also != nil {
+					tc.also(r)
+				}
+				w := start(t.Context(), r, request(example))
+				time.Sleep(asked)
+				if w.done() {
+					t.Fatal("it did not wait")
+				}
+				if err := r.SetLimits("*", heed.Limits{MaxRetryAfter: tc.lowers}); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				if w.err != nil || w.at < tc.want || w.at > tc.want+time.Second {
+					t.Errorf("it went after %v (%v), want %v", w.at, w.err, tc.want)
+				}
+				w.permit.Release()
 			})
 		})
 	}

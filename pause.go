@@ -9,9 +9,10 @@ import (
 // refusal that many answers bring is one event: those to requests sent before
 // it began can only lengthen it.
 type pause struct {
-	until  time.Time // zero or past: none
-	manual bool      // asked for by the user: nothing shortens it but the user
-	open   bool      // resuming has been seen to
+	until time.Time // zero or past: none
+	asked time.Time // when the server asked for as long as that; zero: it did not
+	least time.Time // until then the user asked for it: nothing shortens that but the user
+	open  bool      // resuming has been seen to
 
 	// A refusal without a hint holds its partition only as long as nothing
 	// else there succeeds.
@@ -30,8 +31,34 @@ func (p *pause) extend(until time.Time) bool {
 	if !until.After(p.until) {
 		return false
 	}
-	p.until, p.open = until, true
+	p.until, p.asked, p.open = until, time.Time{}, true
 	return true
+}
+
+// obey is extend for what a server asks for at now.
+func (p *pause) obey(now, until time.Time) bool {
+	longer := p.extend(until)
+	if longer {
+		p.asked = now
+	}
+	return longer
+}
+
+// hand is extend for what the user asks for.
+func (p *pause) hand(until time.Time) bool {
+	p.least = latest(p.least, until)
+	return p.extend(until)
+}
+
+// manual reports whether it is the user who asked for as long as that.
+func (p *pause) manual() bool { return !p.least.IsZero() && !p.until.After(p.least) }
+
+// limit has the pause last no longer than most after the server asked for it, whatever it
+// was to be then.
+func (p *pause) limit(most time.Duration) {
+	if end := latest(p.asked.Add(most), p.least); !p.asked.IsZero() && end.Before(p.until) {
+		p.until = end
+	}
 }
 
 // end ends the pause.

@@ -251,3 +251,39 @@ func TestRefusalThatNamedAWaitIsNotCountedAmongThoseThatNameNone(t *testing.T) {
 		}
 	})
 }
+
+// A pause is the user's as long as it is the user who asked for the most.
+func TestPauseIsWhoseWordHoldsLongest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var resumed []bool
+		r := newRegistry(t, heed.Config{OnEvent: func(e heed.Event) {
+			if e.Kind == heed.EventResumed {
+				resumed = append(resumed, e.Manual)
+			}
+		}})
+		defer r.Close()
+		pm := acquire(t, r, request(example))
+		cause := func() string { return r.Snapshot()[0].PauseCause }
+		r.Pause(example, time.Minute)
+		if c := cause(); c != "manual" {
+			t.Errorf("paused by the user, and it is %q", c)
+		}
+		pm.Observe(answer(503, "Retry-After", "600"))
+		pm.Release()
+		if c := cause(); c != "refused" {
+			t.Errorf("paused by the server for longer, and it is %q", c)
+		}
+		w := start(t.Context(), r, request(example))
+		time.Sleep(20 * time.Minute)
+		synctest.Wait()
+		done(w.permit)
+		r.Pause(example, time.Minute)
+		w = start(t.Context(), r, request(example))
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		done(w.permit)
+		if !slices.Equal(resumed, []bool{false, true}) {
+			t.Errorf("it is said to end as the user's: %v", resumed)
+		}
+	})
+}

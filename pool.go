@@ -23,8 +23,9 @@ import (
 // again with that one at once, if [Transport.Retry] lets it be repeated.
 //
 // A token that an origin answers with status 401 is set aside there for as long
-// as Tokens returns it, and told of as [EventSetAside]; the request is tried
-// again with another one. The answer comes back where there is no other.
+// as Tokens returns it, and an hour longer, and told of as [EventSetAside]; the
+// request is tried again with another one. The answer comes back where there is
+// no other.
 //
 // Many services forbid in their terms to get around a limit with more
 // accounts or tokens than one, and close those of who does. Use a Pool only
@@ -41,9 +42,10 @@ type Pool struct {
 	// token. nil: one of its own, with the defaults.
 	Transport *Transport
 
-	// Tokens returns the tokens there are. It is asked for every request, so
-	// it should answer from memory, and may be called by several goroutines at
-	// once. Its error is RoundTrip's. It must not be nil.
+	// Tokens returns the tokens there are; one that is given twice counts once.
+	// It is asked for every request, so it should answer from memory, and may be
+	// called by several goroutines at once. Its error is RoundTrip's. It must not
+	// be nil.
 	Tokens func(context.Context) ([]string, error)
 
 	// Apply puts a token on a request, which is a copy of the caller's. It may
@@ -58,7 +60,7 @@ type Pool struct {
 	turn atomic.Uint32
 
 	mu    sync.Mutex
-	aside map[uint64]bool // origins and tokens, hashed
+	aside map[uint64]time.Time // origins and tokens, hashed, and when Tokens returned them last
 }
 
 // ErrNoToken is the error of a [Pool] that has no token for a request, or none
@@ -81,15 +83,12 @@ func (p *Pool) transport() *Transport {
 // RoundTrip sends one request with the token that has most room.
 func (p *Pool) RoundTrip(req *http.Request) (*http.Response, error) {
 	t := p.transport()
-	if !p.serves(req) {
-		return t.RoundTrip(req)
-	}
-	tokens, tok, pm, err := p.begin(req)
-	if err != nil {
-		if req.Body != nil {
-			req.Body.Close() // as the contract of RoundTripper asks
-		}
+	serves, tokens, tok, pm, err := p.first(req)
+	switch {
+	case err != nil:
 		return nil, err
+	case !serves:
+		return t.RoundTrip(req)
 	}
 	answer := func(resp *http.Response, err error) (*http.Response, error) {
 		if resp != nil {
@@ -98,13 +97,17 @@ func (p *Pool) RoundTrip(req *http.Request) (*http.Response, error) {
 		return resp, err
 	}
 	out := t.send(tok.req, pm)
-	pm = nil // it is out's
+	pm = nil                // it is out's
+	var again *http.Request // to send next
 	panicked := true
 	defer func() {
 		if !panicked {
 			return
 		}
 		defer out.drop()
+		if again != nil && again.Body != nil {
+			again.Body.Close()
+		}
 		if pm != nil {
 			pm.Cancel()
 		}
@@ -140,16 +143,15 @@ func (p *Pool) RoundTrip(req *http.Request) (*http.Response, error) {
 			break
 		}
 		tok.notBefore = time.Time{}
-		again, err := replay(next.req)
-		if err != nil {
+		if again, err = replay(next.req); err != nil {
 			pm.Cancel()
 			break
 		}
 		out.discard()
 		tok = next
-		sent := pm
-		pm = nil
-		out = t.send(again, sent)
+		sent, under := again, pm
+		again, pm = nil, nil
+		out = t.send(sent, under)
 	}
 	panicked = false
 	return answer(out.resp, out.err)
@@ -180,34 +182,49 @@ type token struct {
 	budgets   string    // … and the budgets the refusal named
 }
 
-// begin gets leave to send req with the best of its tokens.
-func (p *Pool) begin(req *http.Request) (tokens []*token, tok *token, pm *Permit, err error) {
-	if tokens, err = p.choices(req); err == nil {
-		tok, pm, err = p.acquire(tokens, ask{attempt: 1})
+// first gets leave to send req with the best of its tokens, if it goes with any. Where it
+// gets none, req's body is closed.
+func (p *Pool) first(req *http.Request) (serves bool, tokens []*token, tok *token, pm *Permit, err error) {
+	goes := false
+	defer func() {
+		if !goes && req.Body != nil { // also where a function of the user's panics
+			req.Body.Close() // as the contract of RoundTripper asks
+		}
+	}()
+	if serves = p.serves(req); serves {
+		if tokens, err = p.choices(req); err == nil {
+			tok, pm, err = p.acquire(tokens, ask{attempt: 1})
+		}
 	}
-	return tokens, tok, pm, err
+	goes = err == nil
+	return serves, tokens, tok, pm, err
 }
 
 // choices returns the tokens for a request that are not set aside.
 func (p *Pool) choices(req *http.Request) ([]*token, error) {
-	p.ready.Do(func() { p.seed, p.aside = maphash.MakeSeed(), map[uint64]bool{} })
+	p.ready.Do(func() { p.seed, p.aside = maphash.MakeSeed(), map[uint64]time.Time{} })
 	r := p.transport().registry()
 	r.init()
 	names, err := p.Tokens(req.Context())
 	if err != nil {
 		return nil, fmt.Errorf("heed: tokens: %w", err)
 	}
-	origin, plain := r.nameOf(req), r.credential(req)
+	now, origin, plain := time.Now(), r.nameOf(req), r.credential(req)
 	tokens := make([]*token, 0, len(names))
+	met := make(map[uint64]bool, len(names))
 	for _, name := range names {
 		hash := maphash.String(p.seed, origin+"\x00"+name)
-		p.mu.Lock()
-		aside := p.aside[hash]
-		p.mu.Unlock()
-		if aside {
+		if met[hash] {
+			continue
+		}
+		met[hash] = true
+		if p.isAside(now, hash) {
 			continue
 		}
 		c := req.Clone(req.Context())
+		if c.Header == nil {
+			c.Header = http.Header{}
+		}
 		if p.Apply != nil {
 			p.Apply(c, name)
 		} else {
@@ -222,7 +239,7 @@ func (p *Pool) choices(req *http.Request) ([]*token, error) {
 	case len(tokens) > 0:
 		return tokens, nil
 	case len(names) > 0:
-		return nil, fmt.Errorf("%w: all %d are set aside at %s", ErrNoToken, len(names), origin)
+		return nil, fmt.Errorf("%w: all %d are set aside at %s", ErrNoToken, len(met), origin)
 	}
 	return nil, ErrNoToken
 }
@@ -358,11 +375,11 @@ func firstOf(ctx context.Context, all []*waiter) int {
 // setAside leaves a token out at its origin from now on.
 func (p *Pool) setAside(tok *token, pm *Permit) {
 	p.mu.Lock()
-	met := p.aside[tok.hash]
+	_, met := p.aside[tok.hash]
 	if len(p.aside) >= mostAside {
 		clear(p.aside) // each is found out again
 	}
-	p.aside[tok.hash] = true
+	p.aside[tok.hash] = time.Now()
 	p.mu.Unlock()
 	if met || pm.p == nil {
 		return
@@ -371,6 +388,20 @@ func (p *Pool) setAside(tok *token, pm *Permit) {
 	o.mu.Lock()
 	defer o.unlock()
 	pm.p.emit(Event{Kind: EventSetAside, Time: time.Now(), Status: http.StatusUnauthorized, Attempt: pm.attempt})
+}
+
+// isAside reports whether a token that Tokens returns now is set aside. One that it had not
+// returned for long may have been made valid meanwhile.
+func (p *Pool) isAside(now time.Time, hash uint64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	last, aside := p.aside[hash]
+	if aside = aside && now.Sub(last) < defaultIdleAfter; aside {
+		p.aside[hash] = now
+	} else {
+		delete(p.aside, hash)
+	}
+	return aside
 }
 
 // mostAside bounds the tokens remembered as set aside.

@@ -300,6 +300,69 @@ func TestLastTokensRejectionComesBack(t *testing.T) {
 	})
 }
 
+// A token that Tokens stopped to return is tried anew when it is there again: not at once, for
+// Tokens may return others to other requests.
+func TestTokenIsNotSetAsideForGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &tokened{quota: map[string]int{"good": 1000}, reset: time.Hour}
+		names := []string{"bad", "good"}
+		pool := &heed.Pool{
+			Transport: &heed.Transport{Base: s, Registry: newRegistry(t, heed.Config{})},
+			Tokens:    func(context.Context) ([]string, error) { return names, nil },
+		}
+		for range 200 {
+			fetch(t, pool, example)
+			time.Sleep(time.Minute)
+		}
+		names = []string{"good"}
+		for range 10 {
+			fetch(t, pool, example)
+		}
+		names = []string{"bad", "good"}
+		for range 10 {
+			fetch(t, pool, example)
+		}
+		if s.used["bad"] != 1 {
+			t.Errorf("%d requests with what is not accepted, want one", s.used["bad"])
+		}
+		names = []string{"good"}
+		time.Sleep(time.Hour)
+		s.quota["bad"] = 1000
+		names = []string{"bad", "good"}
+		for range 10 {
+			fetch(t, pool, example)
+		}
+		if s.used["bad"] < 2 {
+			t.Error("it is set aside for good")
+		}
+	})
+}
+
+func TestPoolMakesAHeaderWhereThereIsNone(t *testing.T) {
+	s := &tokened{quota: map[string]int{"a": 10}, reset: time.Hour}
+	pool := &heed.Pool{Transport: &heed.Transport{Base: s, Registry: newRegistry(t, heed.Config{})}, Tokens: tokens("a")}
+	req := request(example)
+	req.Header = nil
+	if resp, err := pool.RoundTrip(req); err != nil || resp.StatusCode != 200 || req.Header != nil {
+		t.Errorf("%v, %v; header %v", resp, err, req.Header)
+	}
+}
+
+func TestTokenGivenTwiceCountsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &tokened{reset: time.Hour}
+		r := newRegistry(t, heed.Config{Default: heed.Limits{MaxQueue: 1}})
+		pool := &heed.Pool{Transport: &heed.Transport{Base: s, Registry: r}, Tokens: tokens("a", "a", "a")}
+		if status, _ := fetch(t, pool, example); status != 401 || s.used["a"] != 1 {
+			t.Errorf("got %d after %v, want the 401 after one request", status, s.used)
+		}
+		_, err := pool.RoundTrip(request(example))
+		if !errors.Is(err, heed.ErrNoToken) || !strings.Contains(err.Error(), "all 1 are set aside") {
+			t.Errorf("error is %v", err)
+		}
+	})
+}
+
 func TestPoolWaitsWhereNoTokenHasRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &tokened{quota: map[string]int{"a": 1, "b": 1}, reset: time.Minute}

@@ -100,6 +100,7 @@ func (q *queue) count(w *waiter, n int) {
 	}
 	if w.opts.minInterval > 0 {
 		q.spaced += n
+		w.home.origin.spaced += n
 	}
 }
 

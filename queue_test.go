@@ -445,3 +445,36 @@ func TestEndOfAPauseWakesAllPartitions(t *testing.T) {
 		})
 	}
 }
+
+// Who need not wait is not turned away because others, of another credential, do.
+func TestFullQueueTurnsNobodyAwayWhoMayGo(t *testing.T) {
+	for name, l := range map[string]heed.Limits{"": {MaxQueue: 1}, "with slots": {MaxQueue: 1, MaxConcurrent: 10}, "with an interval": {MaxQueue: 1, MinInterval: time.Millisecond}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRegistry(t, heed.Config{Default: l})
+				defer r.Close()
+				for _, key := range []string{"paused", "free"} {
+					done(acquire(t, r, request(example, "X-Api-Key", key)))
+					time.Sleep(time.Second)
+				}
+				pm := acquire(t, r, request(example, "X-Api-Key", "paused"))
+				pm.Observe(answer(429, "Retry-After", "60"))
+				pm.Release()
+				time.Sleep(time.Second)
+				w := start(t.Context(), r, request(example, "X-Api-Key", "paused"))
+				began := time.Now()
+				done(acquire(t, r, request(example, "X-Api-Key", "free")))
+				if d := time.Since(began); d != 0 || w.done() {
+					t.Errorf("it waited %v", d)
+				}
+				_, err := r.Acquire(t.Context(), request(example, "X-Api-Key", "paused"))
+				if le := limitErr(t, err); le.Reason != heed.ReasonQueueFull {
+					t.Errorf("%v", err)
+				}
+				if o := r.Snapshot()[0]; o.Waiting != 1 {
+					t.Errorf("%d waiting", o.Waiting)
+				}
+			})
+		})
+	}
+}

@@ -27,6 +27,7 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 	before := b.began
 	fresh := b.event(now, pm.start) && !pm.doubted
 	hint := hintOf(a, o.limits.IgnoreHeaders)
+	asked := hint
 	limit := (l == nil || p.only(l)) && !p.explains(now, pm, a) && p.suspects(now, pm, status)
 	switch {
 	case !limit:
@@ -34,13 +35,11 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 		fresh = false
 	default:
 		p.learnRefused(now, pm, fresh, hint, whole)
-		if !whole {
-			hint = p.learner.lengthened(hint)
-		}
+		hint = p.learner.lengthened(hint, whole)
 	}
 	switch {
 	case hint > 0:
-		p.refusedUntil(now, pm, hint, fresh, whole, b.n, a, l, counted)
+		p.refusedUntil(now, pm, asked, hint, fresh, whole, b.n, a, l, counted)
 	case p.inFlightLearned() != nil:
 		// It goes again when another one ends.
 	case limit && p.learner.rate.low > 0:
@@ -82,7 +81,7 @@ func (p *partition) asked(now time.Time, pm *Permit, a *Announcement, l *lane) {
 		held, e.Bucket = &l.pause, l.shown()
 	}
 	longer := held.holds(now)
-	if !held.extend(now.Add(e.Wait)) {
+	if !held.obey(now, now.Add(e.Wait)) {
 		return
 	}
 	held.doubtful, p.news = false, true
@@ -154,18 +153,22 @@ func (p *partition) hintBeside(now time.Time, pm *Permit, a *Announcement) time.
 	return hint
 }
 
-// refusedUntil holds what shares the refused quota for as long as a refusal
-// asks: the policies a problem document names, else the lane l, or where that
-// is nil the partition, for a 503 the origin.
-func (p *partition) refusedUntil(now time.Time, pm *Permit, hint time.Duration, fresh, whole bool, inARow int, a *Announcement, l, counted *lane) {
+// refusedUntil holds what shares the refused quota for as long as a refusal asks, or for hint
+// where that was longer than asked before: the policies a problem document names, else the
+// lane l, or where that is nil the partition, for a 503 the origin.
+func (p *partition) refusedUntil(now time.Time, pm *Permit, asked, hint time.Duration, fresh, whole bool, inARow int, a *Announcement, l, counted *lane) {
 	o := p.origin
 	if a.RetryAfter <= 0 && !whole && !a.Global {
 		if hint = p.hintBeside(now, pm, a); hint <= 0 {
 			return // the ledgers have it from the fields
 		}
+		asked = hint
 	}
 	most := o.limits.MaxRetryAfter
 	e := Event{Cause: CausePause, Wait: hint, Timed: true, Whole: whole, InARow: inARow}
+	if hint > asked {
+		e.Asked = asked
+	}
 	if hint > most {
 		hint, e.Wait, e.Capped = most, most, true
 	}
@@ -187,7 +190,7 @@ func (p *partition) refusedUntil(now time.Time, pm *Permit, hint time.Duration, 
 		held, e.Bucket = &l.pause, l.shown()
 	}
 	longer := held.holds(now)
-	if !held.extend(until) {
+	if !held.obey(now, until) {
 		return
 	}
 	held.doubtful = false
@@ -250,7 +253,7 @@ func (p *partition) unpause(now time.Time) {
 			p.emit(Event{Kind: EventResumed, Time: now, Bucket: l.shown()})
 		}
 	}
-	if manual := o.pause.manual; o.pause.over(now) {
+	if manual := o.pause.manual(); o.pause.over(now) {
 		o.stirred = true
 		p.emit(Event{Kind: EventResumed, Time: now, Whole: true, Manual: manual})
 	}

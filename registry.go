@@ -70,6 +70,11 @@ func NewRegistry(c Config) (*Registry, error) {
 	if c.IdleAfter < 0 || c.MaxOrigins < 0 {
 		return nil, errors.New("heed: Config.IdleAfter and Config.MaxOrigins must not be negative")
 	}
+	if l, ok := c.Ledger.(interface{ Err() error }); ok {
+		if err := l.Err(); err != nil {
+			return nil, ledgerError(err)
+		}
+	}
 	r := &Registry{config: c}
 	if err := r.SetAllLimits(c.Default, c.Origins); err != nil {
 		return nil, err
@@ -93,10 +98,12 @@ func (r *Registry) init() {
 }
 
 // Acquire waits until req may be sent without breaking a limit of its origin
-// and returns leave to send it. Of req it looks at the URL and the header
-// alone. What ctx holds decides how it waits: its cancellation and deadline,
-// and [NoWait], [WithCost], [WithPriority], [WithMinInterval], [WithTrace]; with
-// [Bypass] it does not wait, and the permit counts nothing.
+// and returns leave to send it. Of req it looks at the method, the URL and the
+// header alone, and where it is a redirect at what led to it; what Config.Origin
+// and Config.Partition look at is theirs to say. What ctx holds decides how it
+// waits: its cancellation and deadline, and [NoWait], [WithCost], [WithPriority],
+// [WithMinInterval], [WithTrace]; with [Bypass] it does not wait, and the permit
+// counts nothing.
 //
 // Where the request would have to wait longer than ctx or the limits allow,
 // the error is a [*LimitError], at once. Where ctx is cancelled while it
@@ -172,8 +179,11 @@ func (r *Registry) begin(ctx context.Context, req *http.Request, a ask) (w *wait
 func (r *Registry) Check(req *http.Request) Decision {
 	r.init()
 	a := ask{opts: optionsOf(req.Context()), number: math.MaxUint64, arrived: time.Now()}
-	if a.opts.bypass {
+	switch {
+	case a.opts.bypass:
 		return Decision{Allowed: true, Remaining: -1}
+	case r.closed.Load():
+		return Decision{Remaining: -1, Err: ErrClosed}
 	}
 	p := r.enter(req, &a)
 	o := p.origin
@@ -215,7 +225,7 @@ type Decision struct {
 	Cause     Cause         // what holds it
 	Policy    string        // where Cause is CausePolicy or CauseSmoother
 	Remaining int64         // least left over all policies; -1: unknown
-	Err       error         // a shared ledger that cannot be reached
+	Err       error         // a shared ledger that cannot be reached; ErrClosed, where the registry was closed
 }
 
 // Pause holds all of an origin's requests for d, on top of what holds them
@@ -231,8 +241,7 @@ func (r *Registry) Pause(origin string, d time.Duration) (err error) {
 	defer o.unlock()
 	if d <= 0 {
 		o.resume(now)
-	} else if o.pause.extend(now.Add(d)) {
-		o.pause.manual = true
+	} else if o.pause.hand(now.Add(d)) {
 		for _, p := range o.partitions {
 			p.opening.restart(now)
 		}

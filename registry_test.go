@@ -237,6 +237,21 @@ func TestOriginsNeverWaitForOneAnother(t *testing.T) {
 	})
 }
 
+func TestCheckSaysWhatAClosedRegistryWould(t *testing.T) {
+	r := newRegistry(t, heed.Config{Origins: map[string]heed.Limits{host("free"): {Unlimited: true}}})
+	visit(t, r, "host")
+	r.Close()
+	for _, name := range []string{"host", "free"} {
+		if d := r.Check(request(host(name))); d.Allowed || !errors.Is(d.Err, heed.ErrClosed) || d.Remaining != -1 {
+			t.Errorf("%s: %+v", name, d)
+		}
+	}
+	untouched := request(host("host"))
+	if d := r.Check(untouched.WithContext(heed.Bypass(t.Context()))); !d.Allowed || d.Err != nil { // as Acquire
+		t.Errorf("%+v", d)
+	}
+}
+
 // A panic in the user's function leaves nothing behind: no lock, no permit,
 // nobody in line.
 func TestPanicInOnEventLeaksNothing(t *testing.T) {

@@ -1,6 +1,8 @@
 package heed_test
 
 import (
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,6 +24,77 @@ func TestRetryAfterThatIsTooShortCostsFewRefusals(t *testing.T) {
 				t.Errorf("%s, %v: %d accepted of 1000, %d refused", algorithm, trip, tally.Accepted, tally.Refused)
 			}
 		}
+	}
+}
+
+// Of an origin whose refusals asked for too little, and now ask for enough, no more than that is
+// waited; and where they still ask for too little, that is found out ever more rarely. What was asked
+// for and that heed waits longer is told.
+func TestRetryAfterThatWasTooShortIsTriedAgainNowAndThen(t *testing.T) {
+	for name, mended := range map[string]bool{"mended": true, "as before": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var paused heed.Event
+				logged := &records{}
+				r := newRegistry(t, heed.Config{Logger: slog.New(logged), OnEvent: func(e heed.Event) {
+					if e.Kind == heed.EventPaused {
+						paused = e
+					}
+				}})
+				defer r.Close()
+				send := func(status int, header ...string) time.Duration {
+					began := time.Now()
+					pm := acquire(t, r, request(example))
+					waited := time.Since(began)
+					time.Sleep(10 * time.Millisecond)
+					pm.Observe(answer(status, header...))
+					pm.Release()
+					return waited
+				}
+				use := func() {
+					for range 30 {
+						send(200)
+						time.Sleep(100 * time.Millisecond)
+					}
+				}
+				use()
+				send(429, "Retry-After", "10") // it takes 20
+				send(429, "Retry-After", "5")
+				send(429, "Retry-After", "3")
+				send(429, "Retry-After", "2")
+				send(200)
+				var shorter, longer int
+				for range 60 {
+					use()
+					logged.take()
+					send(429, "Retry-After", "10")
+					line := strings.Join(logged.take(), "\n")
+					told, began := paused, time.Now()
+					pm := acquire(t, r, request(example))
+					waited := time.Since(began)
+					if told.Asked > 0 {
+						longer++
+					} else {
+						shorter++
+					}
+					if said := strings.Contains(line, " asked=10s"); !told.Timed || told.Asked != 0 && told.Asked != 10*time.Second || said != (told.Asked > 0) || (told.Wait > 10*time.Second) != said || waited < told.Wait {
+						t.Fatalf("waited %v: %+v, %s", waited, told, line)
+					}
+					if !mended && waited < 15*time.Second {
+						pm.Observe(answer(429, "Retry-After", "5"))
+						pm.Release()
+						pm = acquire(t, r, request(example))
+					}
+					time.Sleep(10 * time.Millisecond)
+					pm.Observe(answer(200))
+					pm.Release()
+				}
+				t.Logf("%d times waited for as long as asked, %d times for longer", shorter, longer)
+				if mended && longer > 8 || !mended && (shorter < 2 || shorter > 5) {
+					t.Errorf("%d times waited for as long as asked, %d times for longer", shorter, longer)
+				}
+			})
+		})
 	}
 }
 

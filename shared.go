@@ -145,7 +145,7 @@ func (p *partition) askLedger(w *waiter) {
 		ctx, cancel = context.WithCancel(w.ctx)
 	}
 	s.cancel = cancel
-	q, paid, req := p.question(&w.ask), p.price(&w.ask), w.req
+	q, paid, req, under := p.question(&w.ask), p.price(&w.ask), w.req, p.origin.limits
 	go func() {
 		defer cancel()
 		r := p.origin.reg
@@ -154,7 +154,7 @@ func (p *partition) askLedger(w *waiter) {
 		if err == nil {
 			ans, err = r.config.Ledger.Take(ctx, q)
 		}
-		p.hearLedger(w, q, paid, &ans, err)
+		p.hearLedger(w, q, paid, under, &ans, err)
 	}()
 }
 
@@ -166,8 +166,8 @@ func (r *Registry) nameShared(ctx context.Context, q *Question, req *http.Reques
 	return err
 }
 
-// hearLedger takes in the answer to what was asked for w.
-func (p *partition) hearLedger(w *waiter, q *Question, paid Cost, ans *Answer, err error) {
+// hearLedger takes in the answer to what was asked for w, when these limits were in force.
+func (p *partition) hearLedger(w *waiter, q *Question, paid Cost, under *Limits, ans *Answer, err error) {
 	o, s := p.origin, p.shared
 	now := time.Now()
 	o.mu.Lock()
@@ -194,6 +194,9 @@ func (p *partition) hearLedger(w *waiter, q *Question, paid Cost, ans *Answer, e
 			if most := o.limits.MaxQueue; most > 0 && p.queued() > most {
 				p.dismiss(now)
 			}
+			break
+		}
+		if under != o.limits { // which may say otherwise now
 			break
 		}
 		s.until, s.cause, s.policy = now.Add(ans.Wait), ans.Cause, ans.Policy
@@ -381,17 +384,28 @@ func (p *partition) heedPause(now time.Time, n *News, held *pause) {
 		p.emit(Event{Kind: EventResumed, Time: now, Whole: whole, Manual: n.Manual})
 	case n.Pause > 0 && n.Doubt && (p.succeededSince(time.Time{}, now) || held.holds(now)):
 		// What is refused there succeeds here.
-	case n.Pause > 0 && held.extend(now.Add(n.Pause)):
+	case n.Pause > 0 && held.hear(now, n):
 		if now.Before(was) && held.until.Sub(was) < 50*time.Millisecond {
 			return // the same pause, as another way of hearing of it tells it
 		}
-		held.manual = held.manual || n.Manual
 		held.doubtful, held.path, held.tried = n.Doubt, "", false
 		if !n.Doubt {
 			p.opening.restart(now)
 		}
 		p.paused(now, Event{Cause: CausePause, Wait: n.Pause, Timed: !n.Doubt, Manual: n.Manual, Whole: whole})
 	}
+}
+
+// hear is extend for what News asks for.
+func (p *pause) hear(now time.Time, n *News) bool {
+	until := now.Add(n.Pause)
+	switch {
+	case n.Manual:
+		return p.hand(until)
+	case n.Doubt:
+		return p.extend(until)
+	}
+	return p.obey(now, until)
 }
 
 // pauseShared and resetShared do for all processes what was done for this

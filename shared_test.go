@@ -767,3 +767,46 @@ func TestAGrantGoesToARequestOfItsCost(t *testing.T) {
 		}
 	})
 }
+
+// What the ledger said under other limits holds nobody, nor does what it is about to say.
+func TestChangedLimitsAreAskedAboutAtOnce(t *testing.T) {
+	for name, underWay := range map[string]bool{"after the answer": false, "before it": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := &books{rtt: 10 * time.Millisecond}
+				hourly := func(n int64) Limits {
+					return Limits{Policies: []Policy{{Name: "p", Quota: n, Window: time.Hour}}, Smoothing: Smoothing{Off: true}}
+				}
+				rs := share(t, b, 2, hourly(2))
+				for i := range rs {
+					mustGo(t, rs[i]).Release()
+				}
+				time.Sleep(time.Second)
+				began := time.Now()
+				var took atomic.Int64
+				go func() {
+					pm, err := rs[1].Acquire(t.Context(), sharedRequest())
+					if took.Store(int64(time.Since(began))); err == nil {
+						pm.Release()
+					}
+				}()
+				if underWay {
+					time.Sleep(5 * time.Millisecond)
+				} else {
+					time.Sleep(time.Second)
+				}
+				if took.Load() != 0 {
+					t.Fatal("it did not wait")
+				}
+				rs[1].SetLimits(sharedOrigin, hourly(3))
+				time.Sleep(2 * time.Hour)
+				if d := time.Duration(took.Load()); d == 0 || d > 2*time.Second {
+					t.Errorf("it went after %v", d)
+				}
+				for _, r := range rs {
+					r.Close()
+				}
+			})
+		})
+	}
+}

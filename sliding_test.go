@@ -1,8 +1,11 @@
 package heed_test
 
 import (
+	"fmt"
 	"net/http"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/heedhttp/heed"
@@ -139,6 +142,56 @@ func TestSlidingWindowsShorterThanTheirResetsSayAreUsedUp(t *testing.T) {
 				usualFields(h, c.quota, c.quota-len(log), log[0].Add(length).Unix()+1)
 				return ok
 			}
+		})
+	}
+}
+
+// What was found out of a quota says nothing of the one that takes its place once it has been
+// nothing for a while: that may come back in another way.
+func TestQuotaThatWasNothingIsFoundOutAboutAnew(t *testing.T) {
+	for name, met := range map[string]bool{"never met": false, "met as a sliding window": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRegistry(t, heed.Config{})
+				defer r.Close()
+				say := func(quota, left, reset int) {
+					pm := acquire(t, r, request(example))
+					time.Sleep(10 * time.Millisecond)
+					pm.Observe(answer(200, "RateLimit-Policy", fmt.Sprintf(`"p";q=%d;w=10`, quota), "RateLimit", fmt.Sprintf(`"p";r=%d;t=%d`, left, reset)))
+					pm.Release()
+				}
+				if met {
+					tr := &heed.Transport{Registry: r, Base: heedtest.NewOrigin(heedtest.Config{
+						Algorithm: heedtest.SlidingWindow, Policies: []heedtest.Policy{{Name: "p", Quota: 20, Window: 10 * time.Second}}, Latency: heedtest.RoundTrip(20 * time.Millisecond),
+					})}
+					began := time.Now()
+					var wg sync.WaitGroup
+					for range 4 {
+						wg.Go(func() {
+							for time.Since(began) < time.Minute {
+								resp, err := tr.RoundTrip(request(example))
+								if err != nil {
+									t.Error(err)
+									return
+								}
+								resp.Body.Close()
+							}
+						})
+					}
+					wg.Wait()
+					say(0, 0, 5)
+					time.Sleep(11 * time.Second)
+				}
+				for left := range 5 { // a fixed window near its end
+					say(20, 19-left, 2)
+				}
+				time.Sleep(2100 * time.Millisecond)
+				say(20, 11, 10) // others have used 8 of the next one already
+				d := r.Check(request(example).WithContext(heed.WithCost(t.Context(), heed.UnitRequests, 13)))
+				if d.Wait != 10*time.Second {
+					t.Errorf("%+v, want a wait for the end of the window, 10s", d)
+				}
+			})
 		})
 	}
 }

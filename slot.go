@@ -78,8 +78,8 @@ func (s *slot) resize(now time.Time, p Policy) {
 	if s.source != SourceAnnounced {
 		return
 	}
-	if p.Quota == 0 {
-		s.ledger.shape = shapeUnknown // there is no telling what comes back of nothing
+	if l := &s.ledger; p.Quota == 0 { // there is no telling what comes back of nothing, nor how another quota will
+		l.shape, l.fits, l.apart = shapeUnknown, 0, resetsApart{}
 	}
 	if known.Quota > 0 && known.Quota != p.Quota {
 		s.ledger.anew()

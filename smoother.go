@@ -21,8 +21,14 @@ type plan struct {
 type demand struct {
 	start     time.Time
 	now, last int64
-	came      time.Time // when the latest came …
-	since     time.Time // … and the first of those of which each came soon after another had gone
+	run           // of requests of which each came soon after another had gone …
+	before    run // … as it was before the latest came
+}
+
+// A run is requests that came one soon after the other.
+type run struct {
+	since time.Time // when the first of them came …
+	came  time.Time // … and the latest
 }
 
 func (d *demand) add(now time.Time, n int64, span time.Duration) {
@@ -57,6 +63,7 @@ func (d *demand) over(now time.Time, span, ahead time.Duration) float64 {
 // follow counts a request that came; gone is when the latest one before it was sent. It
 // belongs to those before it where that is soon enough.
 func (d *demand) follow(now, gone time.Time, soon time.Duration) {
+	d.before = d.run
 	if d.came.IsZero() || now.Sub(latest(d.came, gone)) > soon {
 		d.since = now
 	}

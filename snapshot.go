@@ -123,7 +123,7 @@ func (p *pause) state(now time.Time) (time.Duration, string) {
 	switch {
 	case !p.holds(now):
 		return 0, ""
-	case p.manual:
+	case p.manual():
 		return p.until.Sub(now), "manual"
 	}
 	return p.until.Sub(now), "refused"

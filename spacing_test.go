@@ -73,6 +73,73 @@ func TestSpacing(t *testing.T) {
 	}
 }
 
+// One that asks for a longer interval gets its turn, whatever others send meanwhile who wait
+// in other lines.
+func TestLongerIntervalGetsItsTurn(t *testing.T) {
+	const interval = 10 * time.Second
+	for _, tc := range []struct {
+		name   string
+		limits heed.Limits
+		other  string // path that the others ask for
+		key    string // … and with what credential
+		ctx    func(context.Context) context.Context
+	}{
+		{"among other credentials", heed.Limits{}, "", "other", nil},
+		{"among other credentials, spaced too", heed.Limits{MinInterval: 900 * time.Millisecond}, "", "other", nil},
+		{"among those who do not wait", heed.Limits{}, "", "other", heed.NoWait},
+		{"among other budgets", heed.Limits{}, "/search", "", nil},
+		{"where it is refused to wait for it", heed.Limits{MaxQueue: 1}, "", "other", nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRegistry(t, heed.Config{})
+				defer r.Close()
+				send := func(ctx context.Context, path, key string) (sent bool) {
+					pm, err := r.Acquire(ctx, request(example+path, "X-Api-Key", key))
+					if err != nil {
+						limitErr(t, err)
+						return false
+					}
+					bucket := "core"
+					if path == "/search" {
+						bucket = "search"
+					}
+					pm.Observe(answer(200, "X-RateLimit-Resource", bucket, "X-RateLimit-Limit", "5000", "X-RateLimit-Remaining", "4900", "X-RateLimit-Reset", "3600"))
+					pm.Release()
+					return true
+				}
+				for range 3 {
+					send(t.Context(), tc.other, tc.key)
+					send(t.Context(), "", "")
+				}
+				r.SetLimits("*", tc.limits)
+				ctx := t.Context()
+				if tc.ctx != nil {
+					ctx = tc.ctx(ctx)
+				}
+				w := start(heed.WithMinInterval(t.Context(), interval), r, request(example))
+				before, after := 0, 0
+				for range 60 {
+					time.Sleep(time.Second)
+					synctest.Wait()
+					if done := w.done(); !send(ctx, tc.other, tc.key) {
+					} else if !done && !w.done() {
+						before++
+					} else {
+						after++
+					}
+				}
+				if !w.done() || w.at < interval || w.at > 2*interval {
+					t.Fatalf("it went after %v (%v), want at most twice its interval of %v", w.at, w.done(), interval)
+				}
+				if before < 5 || after < 35 {
+					t.Errorf("%d others went before, and %d after", before, after)
+				}
+			})
+		})
+	}
+}
+
 // A request that was never sent does not count as a start, nor as an end.
 func TestCancelledPermitLeavesNoInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

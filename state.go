@@ -33,6 +33,7 @@ type origin struct {
 	inFlight  int           // requests whose bodies are not over
 	listening int           // refusals of all partitions whose bodies are being looked at
 	waiting   int
+	spaced    int           // of those in line, how many ask for an interval of their own
 	stirred   bool          // something changed for all partitions: wake them all
 	waited    time.Duration // in all
 	warned    bool          // that it was much
@@ -312,7 +313,7 @@ func (o *origin) reset(now time.Time) {
 // resume ends all pauses, and tells of it where there was one.
 func (o *origin) resume(now time.Time) {
 	if o.pause.holds(now) {
-		o.emit(Event{Kind: EventResumed, Time: now, Whole: true, Manual: o.pause.manual})
+		o.emit(Event{Kind: EventResumed, Time: now, Whole: true, Manual: o.pause.manual()})
 	}
 	o.pause.end()
 	for _, p := range o.partitions {

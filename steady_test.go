@@ -220,3 +220,56 @@ func TestBareCountOfNothingLeftIsPassedAsOftenAsItCanBe(t *testing.T) {
 		}
 	})
 }
+
+// Who is turned away as it comes, time and again, is no demand: others are not slowed down
+// for requests that never went.
+func TestRequestsTurnedAwaySlowNobodyDown(t *testing.T) {
+	for name, turned := range map[string]func(context.Context) (context.Context, context.CancelFunc){
+		"not to wait": func(ctx context.Context) (context.Context, context.CancelFunc) { return heed.NoWait(ctx), func() {} },
+		"by a deadline": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, time.Second)
+		},
+		"by a long line": context.WithCancel,
+	} {
+		for _, source := range []string{"announced", "configured"} {
+			t.Run(name+", "+source, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					l, header := heed.Limits{MaxQueue: 1, Policies: []heed.Policy{{Name: "p", Quota: 100, Window: time.Minute}}}, []string(nil)
+					if source == "announced" {
+						l.Policies, header = nil, []string{"RateLimit-Policy", `"p";q=100;w=60`, "RateLimit", `"p";r=90;t=60`}
+					}
+					r := newRegistry(t, heed.Config{Default: l})
+					defer r.Close()
+					send := func() {
+						pm := acquire(t, r, request(example))
+						pm.Observe(answer(200, header...))
+						pm.Release()
+					}
+					send()
+					time.Sleep(time.Minute)
+					r.Pause(example, time.Hour)
+					w := start(t.Context(), r, request(example))
+					for range 1000 {
+						ctx, cancel := turned(t.Context())
+						if _, err := r.Acquire(ctx, request(example)); err == nil {
+							t.Fatal("it was not turned away")
+						}
+						cancel()
+						time.Sleep(10 * time.Millisecond)
+					}
+					r.Pause(example, 0)
+					synctest.Wait()
+					w.permit.Observe(answer(200, header...))
+					w.permit.Release()
+					began := time.Now()
+					for range 7 {
+						send()
+					}
+					if d := time.Since(began); d > 0 {
+						t.Errorf("7 of 100 took %v", d)
+					}
+				})
+			})
+		}
+	}
+}

@@ -17,10 +17,10 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 	}
 	p.touch(now)
 	a.lane = p.laneOf(now, a)
-	p.wants(now, a)
 	if s := p.impossible(a); s != nil {
 		return nil, nil, p.refusal(0, obstacle{CausePolicy, s.policy.Name}, ReasonCost)
 	}
+	p.wants(now, a)
 	a.limit(ctx, l.MaxWait)
 	pl := p.placeOf(a)
 	v := p.judge(now, a, &pl)
@@ -31,16 +31,18 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 		pl.all += p.others(now, a)
 		v = p.judge(now, a, &pl)
 	}
-	if v.goes(now) {
+	mayGo := v.goes(now) // if nobody else does
+	if mayGo {
 		v.await(now, CauseQueue, "")
 	}
+	full := func(waiting int) bool { return l.MaxQueue > 0 && !p.shared.busy() && waiting >= l.MaxQueue }
 	switch {
 	case a.opts.noWait && !v.asks:
-		return nil, nil, p.refusal(v.at.Sub(now), v.obstacle, ReasonNoWait)
-	case l.MaxQueue > 0 && !p.shared.busy() && o.waiting >= l.MaxQueue:
-		return nil, nil, p.refusal(v.at.Sub(now), v.obstacle, ReasonQueueFull)
+		return nil, nil, p.turnedAway(now, a, v.at, v.obstacle, ReasonNoWait)
+	case !mayGo && full(o.waiting):
+		return nil, nil, p.turnedAway(now, a, v.at, v.obstacle, ReasonQueueFull)
 	case a.misses(v.at):
-		return nil, nil, p.refusal(v.at.Sub(now), v.last, a.tooLate())
+		return nil, nil, p.turnedAway(now, a, v.at, v.last, a.tooLate())
 	}
 	if v.events && !v.asks && !o.nested && o.heldBy(ctx) {
 		o.nested = true
@@ -50,6 +52,10 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 	p.join(now, w)
 	p.wake(now)
 	if !w.over { // else those that wait were held by something else
+		if mayGo && full(o.waiting-1) {
+			p.leave(w)
+			return nil, nil, p.turnedAway(now, a, v.at, v.obstacle, ReasonQueueFull)
+		}
 		w.setExpiry()
 		if v.asks { // perhaps it need not wait
 			return w, nil, nil
@@ -57,6 +63,13 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 		p.emit(Event{Kind: EventWaiting, Time: now, Cause: v.cause, Policy: v.policy, Wait: v.at.Sub(now), Total: o.waited, Attempt: a.attempt})
 	}
 	return w, nil, nil
+}
+
+// turnedAway is the error for a request that is refused as it comes. It is as if it had not
+// come: others are not to be slowed down for it, however often it comes again.
+func (p *partition) turnedAway(now time.Time, a *ask, at time.Time, by obstacle, why Reason) error {
+	p.wantsNot(now, a)
+	return p.refusal(at.Sub(now), by, why)
 }
 
 // heldBy reports whether ctx is that of a request in flight at the origin,

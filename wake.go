@@ -8,7 +8,7 @@ import (
 // hasCommonLimits reports whether partitions hold each other up.
 func (o *origin) hasCommonLimits() bool {
 	l := o.limits
-	return l.MinInterval > 0 || l.MinPause > 0 || l.MaxConcurrent > 0 || o.pause.open || o.stirred
+	return l.MinInterval > 0 || l.MinPause > 0 || l.MaxConcurrent > 0 || o.spaced > 0 || o.pause.open || o.stirred
 }
 
 // wake admits every waiting request of the partition that may go now, and

@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/heedhttp/heed"
+	"github.com/redis/go-redis/v9"
 )
 
 var fourASecond = heed.Policy{Name: "four", Quota: 4, Window: time.Second}
@@ -272,5 +274,38 @@ func TestBadPoliciesAreErrors(t *testing.T) {
 		if err := m.Reset(t.Context()); err == nil {
 			t.Errorf("%+v is no error", p)
 		}
+	}
+}
+
+// What cannot be meant is an error where it is set, and of all that is asked for, and
+// nothing is begun: not a request that has no time to be answered in, nor a timer that
+// always rings.
+func TestNegativeOptionsAreErrors(t *testing.T) {
+	for name, o := range map[string]Options{
+		"Timeout":   {Timeout: -1},
+		"SlotLease": {SlotLease: -time.Second, OnOutage: GoAlone},
+		"LeaseMax":  {LeaseMax: -1, OnOutage: GoAlone},
+		"Processes": {Processes: -2},
+	} {
+		l := New(redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), o)
+		m := l.Limit("key", fourASecond)
+		_, acquired := m.Acquire(t.Context())
+		_, checked := m.Check(t.Context())
+		_, counted := m.Stats(t.Context())
+		_, named := l.Partition(t.Context(), "secret")
+		_, taken := l.Take(t.Context(), &heed.Question{Origin: "https://api.example.org", Partition: "-"})
+		_, registered := heed.NewRegistry(heed.Config{Ledger: l})
+		for what, err := range map[string]error{
+			"Err": l.Err(), "NewRegistry": registered, "Partition": named, "Take": taken, "Pause": l.Pause(t.Context(), "o", time.Second), "Reset": l.Reset(t.Context(), "o"),
+			"Acquire": acquired, "Limit.Check": checked, "Stats": counted, "Limit.Reset": m.Reset(t.Context()),
+		} {
+			if err == nil || !strings.Contains(err.Error(), "Options."+name+" is negative") {
+				t.Errorf("%s: the error of %s is %v", name, what, err)
+			}
+		}
+		l.Close()
+	}
+	if err := New(nil, Options{Lease: -1}).Err(); err != nil { // nothing is taken in advance
+		t.Error(err)
 	}
 }

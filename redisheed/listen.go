@@ -25,7 +25,7 @@ type message struct {
 
 // listen subscribes to what other processes publish. l.mu is held.
 func (l *Ledger) listen() {
-	if l.stop != nil || l.closed {
+	if l.stop != nil || l.closed || l.bad != nil {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())

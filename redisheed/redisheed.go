@@ -27,6 +27,8 @@ type Ledger struct {
 	o  Options
 	id string // of this process, in Redis
 
+	bad error // what is wrong with the options; nil: nothing
+
 	wallClock func(time.Time) int64
 
 	mu        sync.Mutex
@@ -47,7 +49,8 @@ type Ledger struct {
 
 var _ heed.Ledger = (*Ledger)(nil)
 
-// Options configure a [Ledger]. The zero value of each field is its default.
+// Options configure a [Ledger]. The zero value of each field is its default. A
+// negative number is an error, save of Lease: see [Ledger.Err].
 type Options struct {
 	// Prefix keeps applications that use one Redis apart: only processes of
 	// the same prefix share quotas. "": "heed".
@@ -90,6 +93,21 @@ type Options struct {
 	Processes int
 }
 
+// check reports the first thing that is wrong with the options.
+func (o *Options) check() error {
+	switch {
+	case o.Timeout < 0:
+		return fmt.Errorf("redisheed: Options.Timeout is negative: %v", o.Timeout)
+	case o.SlotLease < 0:
+		return fmt.Errorf("redisheed: Options.SlotLease is negative: %v", o.SlotLease)
+	case o.LeaseMax < 0:
+		return fmt.Errorf("redisheed: Options.LeaseMax is negative: %d", o.LeaseMax)
+	case o.Processes < 0:
+		return fmt.Errorf("redisheed: Options.Processes is negative: %d", o.Processes)
+	}
+	return nil
+}
+
 // An Outage is what to do while Redis cannot be reached.
 type Outage int
 
@@ -124,21 +142,26 @@ var ErrClosed = errors.New("redisheed: ledger closed")
 // (7 or newer), one behind Sentinel, or a Cluster. c stays the caller's to
 // close, after the Ledger. New itself does not talk to Redis.
 func New(c redis.UniversalClient, o Options) *Ledger {
+	bad := o.check()
 	o.Prefix = cmp.Or(o.Prefix, defaultPrefix)
 	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
 	o.Lease = max(cmp.Or(o.Lease, defaultLease), 0)
 	o.SlotLease = cmp.Or(o.SlotLease, defaultSlotLease)
-	o.Processes = max(o.Processes, 1)
+	o.Processes = cmp.Or(o.Processes, 1)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
 	var id [6]byte
 	rand.Read(id[:])
 	return &Ledger{
-		c: c, o: o, id: hex.EncodeToString(id[:]), seed: o.Seed, own: randomSeed(), wallClock: time.Time.UnixMicro,
+		c: c, o: o, bad: bad, id: hex.EncodeToString(id[:]), seed: o.Seed, own: randomSeed(), wallClock: time.Time.UnixMicro,
 		books: make(map[bookName]*book), origins: make(map[string]*slots), listeners: make(map[int]func(heed.News)),
 	}
 }
+
+// Err returns what is wrong with the Options the Ledger was made with; nil: nothing.
+// [heed.NewRegistry] returns it, and so does whatever the Ledger is asked for.
+func (l *Ledger) Err() error { return l.bad }
 
 // Close gives back all that the Ledger holds for requests to come, and ends
 // its subscription. Its error is that of Redis. Requests that are waiting get
@@ -205,6 +228,9 @@ func (l *Ledger) Attach(news func(heed.News)) (detach func() error) {
 // seed that is, a process that goes alone uses one of its own, and the name is
 // marked as its own too.
 func (l *Ledger) Partition(ctx context.Context, credential string) (string, error) {
+	if l.bad != nil {
+		return "", l.bad
+	}
 	if credential == "" {
 		return "-", nil
 	}
@@ -402,6 +428,9 @@ const idleBook = 10 * time.Minute
 
 // book returns the book of a partition, made where there is none.
 func (l *Ledger) book(origin, partition string) (*book, error) {
+	if l.bad != nil {
+		return nil, l.bad
+	}
 	name := bookName{origin, partition}
 	l.mu.Lock()
 	defer l.mu.Unlock()

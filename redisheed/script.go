@@ -228,6 +228,9 @@ func (f *fields) span() time.Duration { return time.Duration(f.int()) * time.Mic
 // run asks the script one question. A reply that comes after run has given up
 // on it goes to late, on another goroutine.
 func (l *Ledger) run(ctx context.Context, origin, partition string, q *question, late func(*reply)) (*reply, error) {
+	if l.bad != nil {
+		return nil, l.bad
+	}
 	if strings.HasPrefix(partition, ownName) {
 		return nil, l.noSeed()
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/heedhttp/heed"
 	"github.com/heedhttp/heed/heedtest"
+	"github.com/redis/go-redis/v9"
 )
 
 const demoHelp = `Usage: heed demo [FLAGS]
@@ -57,6 +58,13 @@ func demo(ctx context.Context, s streams, args []string) int {
 	if status, ok := s.parse(f, args); !ok {
 		return status
 	}
+	var shared *redis.Options
+	if *redisURL != "" {
+		var err error
+		if shared, err = redis.ParseURL(*redisURL); err != nil {
+			return s.misused(f, fmt.Errorf("--redis: %w", err))
+		}
+	}
 	switch {
 	case f.NArg() > 0:
 		return s.misused(f, fmt.Errorf("it takes no arguments, and was given %q", f.Arg(0)))
@@ -69,7 +77,7 @@ func demo(ctx context.Context, s streams, args []string) int {
 	case *processes == 0 && *redisURL != "":
 		return s.misused(f, errors.New("--redis is for --processes"))
 	case *processes > 0:
-		return demoCrew(ctx, s, *processes, *goroutines, *duration, *redisURL, *asJSON)
+		return demoCrew(ctx, s, *processes, *goroutines, *duration, *redisURL, shared, *asJSON)
 	}
 
 	race, err := newRace(*duration, *goroutines)

@@ -35,7 +35,7 @@ func TestCommandLine(t *testing.T) {
 		{"demo -g 0", exitUsage, "", "--goroutines"},
 		{"demo -p -1", exitUsage, "", "--processes"},
 		{"demo --redis redis://127.0.0.1", exitUsage, "", "--processes"},
-		{"demo -p 2 --redis nonsense", exitFailed, "", "--redis"},
+		{"demo -p 2 --redis nonsense", exitUsage, "", "--redis"},
 		{"inspect -h", exitOK, "Exit status: 0 if", ""},
 		{"inspect", exitUsage, "", "one URL"},
 		{"inspect a b", exitUsage, "", "one URL"},

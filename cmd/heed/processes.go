@@ -74,8 +74,8 @@ type crewResult struct {
 	Processes  []workerScore `json:"processes"`
 }
 
-func demoCrew(ctx context.Context, s streams, n, goroutines int, duration time.Duration, redisURL string, asJSON bool) int {
-	c, err := newCrew(n, goroutines, duration, redisURL)
+func demoCrew(ctx context.Context, s streams, n, goroutines int, duration time.Duration, redisURL string, shared *redis.Options, asJSON bool) int {
+	c, err := newCrew(n, goroutines, duration, redisURL, shared)
 	if err != nil {
 		fmt.Fprintln(s.err, "heed demo:", err)
 		return exitFailed
@@ -113,8 +113,10 @@ func demoCrew(ctx context.Context, s streams, n, goroutines int, duration time.D
 	return exitOK
 }
 
-func newCrew(n, goroutines int, duration time.Duration, redisURL string) (_ *crew, err error) {
-	c := &crew{duration: duration, where: "the Redis at " + redisURL}
+// newCrew starts n workers that share the Redis at a URL, which says what shared does; "":
+// one in this process.
+func newCrew(n, goroutines int, duration time.Duration, redisURL string, shared *redis.Options) (_ *crew, err error) {
+	c := &crew{duration: duration}
 	defer func() {
 		if err != nil {
 			c.close()
@@ -128,8 +130,10 @@ func newCrew(n, goroutines int, duration time.Duration, redisURL string) (_ *cre
 		}
 		job.Redis = "redis://" + c.embedded.Addr()
 		c.where = "a Redis in this process"
-	} else if err := reach(redisURL); err != nil {
+	} else if err := reach(shared); err != nil {
 		return nil, err
+	} else {
+		c.where = "the Redis at " + shared.Addr
 	}
 	c.origin = heedtest.NewOrigin(heedtest.Config{Policies: demoPolicies, Latency: heedtest.RoundTrip(demoRoundTrip)})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -149,12 +153,8 @@ func newCrew(n, goroutines int, duration time.Duration, redisURL string) (_ *cre
 	return c, nil
 }
 
-// reach reports whether there is a Redis at a URL.
-func reach(redisURL string) error {
-	o, err := redis.ParseURL(redisURL)
-	if err != nil {
-		return fmt.Errorf("--redis: %w", err)
-	}
+// reach reports whether there is such a Redis.
+func reach(o *redis.Options) error {
 	client := redis.NewClient(o)
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)

@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/alicebob/miniredis/v2"
 )
 
 // The demo's processes are this program again: in tests, the test binary.
@@ -52,6 +54,15 @@ func TestDemoOfProcessesPrintsATable(t *testing.T) {
 	t.Parallel()
 	stdout, stderr, status := heedCommand(t, "demo", "--processes", "2", "-g", "2", "-d", "1s")
 	if status != exitOK || stderr != "" || !strings.Contains(stdout, "Together they were never refused.") || !strings.Contains(stdout, "a Redis in this process") {
+		t.Errorf("exit status %d, stderr %q, stdout:\n%s", status, stderr, stdout)
+	}
+}
+
+func TestDemoShowsNoPasswordOfRedis(t *testing.T) {
+	server := miniredis.RunT(t)
+	server.RequireAuth("secret")
+	stdout, stderr, status := heedCommand(t, "demo", "-p", "1", "-g", "1", "-d", "100ms", "--redis", "redis://:secret@"+server.Addr())
+	if strings.Contains(stdout+stderr, "secret") || !strings.Contains(stdout, "the Redis at "+server.Addr()) || status == exitUsage {
 		t.Errorf("exit status %d, stderr %q, stdout:\n%s", status, stderr, stdout)
 	}
 }
