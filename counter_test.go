@@ -172,6 +172,33 @@ func TestCounterOfTwoWindowsIsUsedUpWhereLateAnswersMeetItsFirstTurn(t *testing.
 	}
 }
 
+// What is left of two counts at the end of a window is lost: what was not used of it before that was
+// known is used by then, and it is known in the first window in which anything came back.
+func TestCounterOfTwoWindowsIsUsedUpFromItsSecondWindowOn(t *testing.T) {
+	const quota, window = 50, 5 * time.Second
+	for _, trip := range []time.Duration{5 * time.Millisecond, 50 * time.Millisecond, 500 * time.Millisecond} {
+		var accepted, refused, runs int64
+		for phase := 300 * time.Millisecond; phase < window; phase += 470 * time.Millisecond {
+			var before int64
+			tally, _ := load{heedtest.Config{
+				Algorithm: heedtest.SlidingCounter, Policies: []heedtest.Policy{{Quota: quota, Window: window}},
+				Phase: phase, Latency: heedtest.RoundTrip(trip),
+			}, 16, 3, func(o *heedtest.Origin, _ *heed.Registry) {
+				time.Sleep(phase)
+				before = o.Tally().Accepted
+				time.Sleep(2 * window)
+				accepted += o.Tally().Accepted - before
+			}}.play(t)
+			refused, runs = refused+tally.Refused, runs+1
+		}
+		mean := float64(accepted) / float64(runs)
+		t.Logf("%v: %.1f accepted in two windows, %d refused", trip, mean, refused)
+		if mean < 93.5 || refused > 0 {
+			t.Errorf("%v: %.1f accepted in two windows, %d refused", trip, mean, refused)
+		}
+	}
+}
+
 // Where the last answers of a bunch say that something is left and units came back meanwhile,
 // one of those goes, though nobody says when there is more.
 func TestCounterOfTwoWindowsIsUsedUpWhereItsResetsSayNothing(t *testing.T) {
