@@ -25,7 +25,8 @@ type counter struct {
 
 	fits                    int       // answers in a row, in one window, that fit that …
 	from                    time.Time // … when the first of them came …
-	bucket                  bool      // … whether all fit a bucket too …
+	due                     time.Time // … and when the reset that it named is, at the earliest …
+	up, down                bool      // … whether all fit a bucket too, rounded up or down …
 	counter, sliding, fixed bounds    // … and what is left beside this process's own use, if it is that, a sliding window or a fixed one
 }
 
@@ -85,8 +86,8 @@ func (l *ledger) hearTurn(now, start time.Time, c *charge, s *statement) bool {
 		k.ends, k.last = latest(k.ends, ends), soonest(k.last, last)
 	case turns == 1:
 		k.own = float64(mark - k.mark)
-		k.before = max(k.own, float64(k.used)-k.gone(k.at))
-		if mark-k.said > int64(k.before/20) && !k.known { // the origin was silent meanwhile: nobody knows when they were used
+		k.before = max(k.own, float64(k.used-1)-k.gone(k.at)) // what is left is told in whole units
+		if mark-k.said > int64(k.before/20) && !k.known {     // the origin was silent meanwhile: nobody knows when they were used
 			k.own = 0
 		}
 		k.mark, k.fits = mark, 0
@@ -110,7 +111,9 @@ func (l *ledger) hearTurn(now, start time.Time, c *charge, s *statement) bool {
 // are kept, what is left and this process's own use make up a sum that rises with the time,
 // as steadily as this process used the window before. In a fixed window that stays the
 // same, in a sliding one it rises with each unit that went a window ago, and in a bucket the
-// reset moves with what is left.
+// reset moves with what is left. Others may use a sliding window so that it rises all the same; but
+// nothing of it comes back before the reset named, if that is when the oldest unit does, and if it
+// is when the newest does, every request puts it off.
 func (l *ledger) weigh(now, start time.Time, c *charge, p *Policy, s *statement, r int64) {
 	k := &l.counter
 	if k.own < fewUnits {
@@ -126,7 +129,7 @@ func (l *ledger) weigh(now, start time.Time, c *charge, p *Policy, s *statement,
 	for range 2 {
 		if k.fits == 0 {
 			all := bounds{math.Inf(-1), math.Inf(1)}
-			k.from, k.counter, k.sliding, k.fixed, k.bucket = now, all, all, all, true
+			k.from, k.due, k.counter, k.sliding, k.fixed, k.up, k.down = now, start.Add(s.reset-s.resolution), all, all, all, true, true
 		}
 		k.counter.narrow(least-now.Sub(k.from).Seconds()*rate, most-start.Sub(k.from).Seconds()*rate)
 		k.fixed.narrow(least, most)
@@ -136,12 +139,11 @@ func (l *ledger) weigh(now, start time.Time, c *charge, p *Policy, s *statement,
 		}
 		k.fits = 0
 	}
-	if up, down := s.fills(p); !up && !down {
-		k.bucket = false
-	}
-	k.fits++
+	up, down := s.fills(p)
+	k.fits, k.up, k.down = k.fits+1, k.up && up, k.down && down
 	long := now.Sub(k.from) > k.last.Sub(k.ends) // a reset that every answer puts off would show
-	if long && k.fits >= convinced && !k.bucket && k.fixed.contradict(0) && k.sliding.contradict(l.foreign/8) {
+	slides := !k.sliding.contradict(l.foreign/8) && (l.inferred > 0 || k.sliding.most+2 >= float64(p.Quota) || !now.Before(k.due))
+	if long && k.fits >= convinced && !k.up && !k.down && k.fixed.contradict(0) && !slides {
 		l.shape, k.known = shapeRefill, true
 		l.forgetOthers()
 		l.down, l.caught = 0, 0 // little was back at a reset: that it was rounded down did not follow
@@ -168,7 +170,7 @@ func (k *counter) hearEnd(at time.Time) {
 // present is how many units will have been used in the present window at its end, if no more are.
 func (l *ledger) present() float64 {
 	k := &l.counter
-	return max(float64(l.answered-k.mark), float64(k.used)-k.gone(k.at))
+	return max(float64(l.answered-k.mark), float64(k.used-1)-k.gone(k.at))
 }
 
 // forSure is how much of what should come back is counted on. What is told in whole units shows
@@ -183,6 +185,16 @@ func (l *ledger) comes(from, to time.Time, p *Policy) float64 {
 	k := &l.counter
 	end := latest(soonest(k.last, to), from)
 	return forSure * (end.Sub(from).Seconds()*k.before + to.Sub(end).Seconds()*l.present()) / p.Window.Seconds()
+}
+
+// usable is how many units a second are to go for all that is left of two counts, and comes back by
+// then, to be used by the end of the window: what is left then is lost.
+func (l *ledger) usable(now time.Time, p *Policy) float64 {
+	if !l.counted(now, p) || l.othersSeen {
+		return p.rate()
+	}
+	end := latest(middle(l.counter.ends, l.counter.last), now.Add(p.Window/10))
+	return max(l.refilled(end, p)/end.Sub(now).Seconds(), p.rate())
 }
 
 // awaited is how long it takes until so many units have come back, or a window, if that is

@@ -172,6 +172,33 @@ func TestCounterOfTwoWindowsIsUsedUpWhereLateAnswersMeetItsFirstTurn(t *testing.
 	}
 }
 
+// What is left of two counts at the end of a window is lost: what was not used of it before that was
+// known is used by then, and it is known in the first window in which anything came back.
+func TestCounterOfTwoWindowsIsUsedUpFromItsSecondWindowOn(t *testing.T) {
+	const quota, window = 50, 5 * time.Second
+	for _, trip := range []time.Duration{5 * time.Millisecond, 50 * time.Millisecond, 500 * time.Millisecond} {
+		var accepted, refused, runs int64
+		for phase := 300 * time.Millisecond; phase < window; phase += 470 * time.Millisecond {
+			var before int64
+			tally, _ := load{heedtest.Config{
+				Algorithm: heedtest.SlidingCounter, Policies: []heedtest.Policy{{Quota: quota, Window: window}},
+				Phase: phase, Latency: heedtest.RoundTrip(trip),
+			}, 16, 3, func(o *heedtest.Origin, _ *heed.Registry) {
+				time.Sleep(phase)
+				before = o.Tally().Accepted
+				time.Sleep(2 * window)
+				accepted += o.Tally().Accepted - before
+			}}.play(t)
+			refused, runs = refused+tally.Refused, runs+1
+		}
+		mean := float64(accepted) / float64(runs)
+		t.Logf("%v: %.1f accepted in two windows, %d refused", trip, mean, refused)
+		if mean < 93.5 || refused > 0 {
+			t.Errorf("%v: %.1f accepted in two windows, %d refused", trip, mean, refused)
+		}
+	}
+}
+
 // Where the last answers of a bunch say that something is left and units came back meanwhile,
 // one of those goes, though nobody says when there is more.
 func TestCounterOfTwoWindowsIsUsedUpWhereItsResetsSayNothing(t *testing.T) {
@@ -184,6 +211,59 @@ func TestCounterOfTwoWindowsIsUsedUpWhereItsResetsSayNothing(t *testing.T) {
 		if tally.Accepted < policy.Quota*4*8/10 || tally.Refused > 2 {
 			t.Errorf("%v: %d accepted of %d, %d refused", phase, tally.Accepted, policy.Quota*4, tally.Refused)
 		}
+	}
+}
+
+// Nor is an origin far away whose resets say nothing taken for one whose windows begin anew, where
+// nothing is back when one must be over: every other window would go by unused.
+func TestCounterOfTwoWindowsFarAwayIsUsedUpWhereItsResetsSayNothing(t *testing.T) {
+	const windows, quota = 12, 100
+	var accepted, runs int64
+	for phase := 800 * time.Millisecond; phase < 1200*time.Millisecond; phase += 100 * time.Millisecond {
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.SlidingCounter, Policies: []heedtest.Policy{{Quota: quota, Window: 10 * time.Second}}, Phase: phase,
+			Rounding: heedtest.RoundZero, Latency: heedtest.RoundTrip(500 * time.Millisecond),
+		}, 64, windows, nil}.play(t)
+		t.Logf("%v: %d accepted of %d, %d refused", phase, tally.Accepted, windows*quota, tally.Refused)
+		accepted, runs = accepted+tally.Accepted, runs+1
+	}
+	if want := runs * windows * quota * 3 / 4; accepted < want {
+		t.Errorf("%d accepted, want at least %d", accepted, want)
+	}
+}
+
+// A unit that was refused though it should have been back is no sign for good that units come back
+// many at a time: more of them are seen to come back than a clock in whole seconds lets through. Who
+// does not count on any uses fewer, and of two counts as many fewer come back.
+func TestCounterOfTwoWindowsFarAwayThatRefusedOneTooManyIsUsedUp(t *testing.T) {
+	const quota, window, windows = 50, 5 * time.Second, 20
+	accepted, runs := 0, 0
+	for phase := 250 * time.Millisecond; phase < window; phase += window / 10 {
+		synctest.Test(t, func(t *testing.T) {
+			start, before, present, asked := time.Now().Add(-phase), 0, 0, 0
+			l := &limiter{way: 250 * time.Millisecond, accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
+				for now.Sub(start) >= window {
+					before, present, start = present, 0, start.Add(window)
+				}
+				used := float64(before)*(1-now.Sub(start).Seconds()/window.Seconds()) + float64(present)
+				asked++
+				h.Set("RateLimit-Policy", `"a";q=50;w=5`)
+				if asked == 200 || used+1 > quota {
+					h.Set("RateLimit", `"a";r=0`)
+					return false
+				}
+				present++
+				h.Set("RateLimit", fmt.Sprintf(`"a";r=%d`, quota-int(math.Ceil(used+1-1e-9))))
+				return true
+			}}
+			l.ask(t, windows*window, "http://origin.test/")
+			t.Logf("%v: %d accepted, %d refused", phase, l.accepted, l.refused)
+			accepted, runs = accepted+l.accepted, runs+1
+		})
+	}
+	t.Logf("%d accepted on average", accepted/runs)
+	if want := runs * windows * quota * 85 / 100; accepted < want {
+		t.Errorf("%d accepted, want at least %d", accepted, want)
 	}
 }
 

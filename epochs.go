@@ -17,7 +17,8 @@ type resets struct {
 	shorter  time.Duration // … and by how much less answers showed it to be
 	opened   time.Time     // when the first answer of this epoch came, whatever it said …
 	begun    time.Time     // … and the first that said what remains
-	renewed  bool          // this epoch began because more was left than had been said
+	renewed  bool          // this epoch began because more was left than had been said …
+	lapsed   bool          // … or because the one before was over, though nobody said when
 }
 
 // until returns the instant at which what is known of this epoch runs out;
@@ -53,6 +54,7 @@ func (l *ledger) turn(now time.Time, n int64, p *Policy) (probe bool) {
 	}
 	if until.IsZero() && l.stated && !l.flows() && p.Window > 0 && !now.Before(l.lapses(p)) {
 		l.begin(false, 0) // no reset was named, but what was said is over
+		l.lapsed = true
 		return false
 	}
 	if until.IsZero() || now.Before(until) {
@@ -81,7 +83,7 @@ func (l *ledger) begin(fresh bool, sent int64) {
 	if l.stated && !l.othersSeen {
 		l.carried = l.left
 	}
-	l.fresh, l.stated, l.exact, l.kept, l.partial, l.left, l.part, l.inEpoch = fresh, false, false, false, false, 0, 0, sent
+	l.fresh, l.stated, l.exact, l.kept, l.partial, l.lapsed, l.left, l.part, l.inEpoch = fresh, false, false, false, false, false, 0, 0, sent
 	l.earliest, l.opens, l.closed, l.opened, l.begun = time.Time{}, time.Time{}, time.Time{}, time.Time{}, time.Time{}
 }
 

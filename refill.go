@@ -198,7 +198,7 @@ func (l *ledger) hearRefill(now, start time.Time, p *Policy, c *charge, r, least
 	l.measureRefill(now, p, r)
 	l.hasten(now, start, c, p, r)
 	if least > l.most {
-		l.lumps.gained = now
+		l.gain(now, start, c)
 	}
 	l.most = max(r-(l.sent-c.sent), least)
 	most := float64(l.most)

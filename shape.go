@@ -46,7 +46,7 @@ func (l *ledger) learnBack(now time.Time, c *charge, p *Policy, s *statement, r 
 	if l.partial && l.fresh && !s.refused && !now.Before(l.adopted) && (r < p.Quota*9/10-c.used-(l.sent-c.sent) || r == 0 && s.reset > p.Window/2) {
 		l.piecemeal = true // a sliding window would have more of it back, or soon
 	}
-	if l.partial && l.awaits(c) && !s.refused {
+	if l.partial && (l.awaits(c) && !s.refused || l.lapsed) {
 		l.doubtReset()
 	}
 }

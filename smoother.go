@@ -117,7 +117,7 @@ func (s *slot) pace(now time.Time, waiting int64, sm *Smoothing) float64 {
 			s.plan = plan{}
 			return math.Inf(1)
 		}
-		s.plan = plan{from: now, rate: s.makeWay(now, sm.Velocity, float64(p.Quota)/p.Window.Seconds())}
+		s.plan = plan{from: now, rate: s.makeWay(now, sm.Velocity, s.ledger.usable(now, p))}
 		return s.plan.rate
 	}
 	ahead := end.Sub(now)
