@@ -22,6 +22,9 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 	}
 	p.wants(now, a)
 	a.limit(ctx, l.MaxWait)
+	if o.spaced > 0 && a.opts.noWait { // who may go by now goes first
+		o.wake(now)
+	}
 	pl := p.placeOf(a)
 	v := p.judge(now, a, &pl)
 	if pl.n == 0 && v.goes(now) && (o.waiting == 0 || a.opts.noWait || !o.hasCommonLimits() && !p.crowded(a)) {
