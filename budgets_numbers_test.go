@@ -101,20 +101,24 @@ func TestRoutesAreToldApartByTheirCounts(t *testing.T) {
 
 // What a route has together with one of several others stays so, whatever tells it from the rest.
 func TestRoutesWithOneCountAreNotToldApart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCounts(t)
-		for i := range 400 {
-			c.ask("/read", "one", 900)
-			c.ask("/list", "one", 900)
-			if i%4 == 0 {
-				c.ask("/write", "another", 900)
+	for _, together := range []int{1, 4} { // requests to those with one count, where there are three to the other
+		synctest.Test(t, func(t *testing.T) {
+			c := newCounts(t)
+			for range 100 {
+				for range together {
+					c.ask("/read", "one", 900)
+					c.ask("/list", "one", 900)
+				}
+				for range 3 {
+					c.ask("/write", "another", 900)
+				}
 			}
-		}
-		c.tell("/read", http.StatusOK, 900, 0)
-		if c.goes("/list") || !c.goes("/write") {
-			t.Errorf("with nothing left for /read, /list goes: %v, /write: %v", c.goes("/list"), c.goes("/write"))
-		}
-	})
+			c.tell("/read", http.StatusOK, 900, 0)
+			if c.goes("/list") || together > 1 && !c.goes("/write") { // else it has less left than they
+				t.Errorf("with nothing left for /read, /list goes: %v, /write: %v; told apart: %v", c.goes("/list"), c.goes("/write"), c.apart())
+			}
+		})
+	}
 }
 
 func TestOneQuotaOfAllRoutesIsNotToldApart(t *testing.T) {
@@ -134,6 +138,22 @@ func TestOneQuotaOfAllRoutesIsNotToldApart(t *testing.T) {
 		}},
 		{"others use it, and it comes back", func(c *counts, n int, chance *rand.Rand) (string, int, int) {
 			return paths[n%3], 5000, 2500 + chance.IntN(40)
+		}},
+		{"it comes back steadily, and routes take turns", func(c *counts, n int, chance *rand.Rand) (string, int, int) {
+			path := "/two"
+			switch n % 7 {
+			case 0:
+				time.Sleep(1200 * time.Millisecond) // 1.9 s a turn, in which 9.5 units come back
+				c.used[""] -= 9 - n/7%2
+			case 6:
+				path = "/one"
+			}
+			c.used[""] = max(c.used[""]+1, 20) // of which 7 are used
+			if n < 7 {
+				c.used[""] = 290
+			}
+			c.end = time.Now().Add(time.Duration(c.used[""]) * time.Second / 5)
+			return path, 300, 300 - c.used[""]
 		}},
 		{"it changes all the time", func(c *counts, n int, chance *rand.Rand) (string, int, int) {
 			c.used[""]++
@@ -156,7 +176,7 @@ func TestOneQuotaOfAllRoutesIsNotToldApart(t *testing.T) {
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			for seed := range uint64(10) {
+			for seed := range uint64(3) {
 				synctest.Test(t, func(t *testing.T) {
 					c, chance := newCounts(t), rand.New(rand.NewPCG(seed, 1))
 					for n := range 2000 {
@@ -227,6 +247,34 @@ func TestRoutesAreJoinedWhenTheirLimitsAlternate(t *testing.T) {
 		}
 		if len(c.apart()) > 0 {
 			t.Errorf("still told apart: %v", c.apart())
+		}
+	})
+}
+
+// What was said to one of them holds all then.
+func TestRoutesThatAreJoinedWaitForWhatWasNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCounts(t)
+		for range 50 {
+			c.ask("/one", "one", 600)
+			c.ask("/two", "two", 400)
+		}
+		path, quota, other, others := "/one", 600, "/two", 400
+		if slices.Contains(c.apart(), "400") { // this one is called by its size
+			path, quota, other, others = other, others, path, quota
+		}
+		c.tell(other, http.StatusOK, others, 0)
+		if c.goes(other) || !c.goes(path) {
+			t.Fatalf("with nothing left for %s it goes: %v, %s: %v", other, c.goes(other), path, c.goes(path))
+		}
+		for i := 0; i < 50 && len(c.apart()) > 0; i++ {
+			c.tell(path, http.StatusOK, quota+100*(i/2%2), 300-i)
+		}
+		if len(c.apart()) > 0 {
+			t.Errorf("still told apart: %v", c.apart())
+		}
+		if c.goes(path) || c.goes(other) {
+			t.Errorf("joined, %s goes: %v, %s: %v", path, c.goes(path), other, c.goes(other))
 		}
 	})
 }
