@@ -132,7 +132,7 @@ func (p *partition) bounded(l *lane) bool {
 // announcement as it is understood, whether a remaining count was in it, and the lane
 // of the budgets it names. first: it is the answer to pm's request.
 func (p *partition) hearAnnounced(now time.Time, pm *Permit, a *Announcement, first bool) (_ *Announcement, told bool, l *lane) {
-	a = p.tellApart(now, pm, a)
+	a = p.tellApart(now, pm, p.byNumbers(now, pm, a, first))
 	if !a.Date.IsZero() {
 		p.origin.clock.hear(now, pm.start, a.Date)
 	}

@@ -55,7 +55,9 @@ func (p *partition) laneOf(now time.Time, a *ask) *lane {
 	var buf [longestPath]byte
 	route := appendRoute(buf[:0], a.method(), a.path)
 	key, known := t.lookUp(route, a.path)
-	if !known {
+	if rest := p.origin.apart && key == "" && slices.ContainsFunc(p.slots, func(s *slot) bool { return s.bucketName == otherRoutes }); rest {
+		key, known = otherRoutes, true
+	} else if !known {
 		key = string(route)
 	}
 	key = p.origin.ownBuckets(key, a.path)

@@ -42,6 +42,8 @@ type origin struct {
 	routes    *routes       // which requests belong to which budget; nil: there is but one
 	stated    *routes       // which policies answers have stated by name, as long as they hold all; nil: none
 	named     bool          // the names of policies are budgets
+	apart     bool          // routes have budgets that only numbers tell apart …
+	rejoined  int           // … and so often one of them turned out to have none
 	opened    bool          // met, and announced nothing: partitions to come need not scout
 
 	pending []Event // to be told once the lock is free
@@ -71,6 +73,7 @@ type partition struct {
 	learner  learner
 	shared   *sharing // nil: this process alone
 	teller   teller
+	watched  []watched // routes that may have limits of their own
 
 	queue      queue     // of requests in no lane
 	lanes      []*lane   // nil: all requests are counted alike
@@ -288,7 +291,7 @@ func (o *origin) reset(now time.Time) {
 	o.resume(now)
 	o.backoff, o.lastStart, o.lastEnd, o.interval = backoff{}, time.Time{}, time.Time{}, 0
 	o.known, o.opened, o.waited, o.warned, o.nested = nil, false, 0, false, false
-	o.stated, o.named = nil, false
+	o.stated, o.named, o.apart, o.rejoined = nil, false, false, 0
 	if o.routes != nil {
 		o.routes = nil
 		o.sort(now)
@@ -296,7 +299,7 @@ func (o *origin) reset(now time.Time) {
 	for _, p := range o.partitions {
 		p.backoff, p.cap, p.smoother, p.learner = backoff{}, concurrency{}, smoother{}, learner{}
 		p.opening = opening{serial: p.opening.serial + 1}
-		p.lanes = nil
+		p.lanes, p.watched = nil, nil
 		p.lastWell, p.waited = time.Time{}, 0
 		for pm := p.inFlight.oldest; pm != nil; pm = pm.younger {
 			pm.charges = nil

@@ -1,0 +1,339 @@
+package heed
+
+import (
+	"hash/maphash"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// Routes may have limits of their own that nothing tells apart but their numbers: one route's
+// answers say 15 and another's 900, or both say 15, of which each has left what its own
+// requests have left. Taken for one quota, every answer would replace what is known of the
+// others.
+//
+// So of each route three words are compared: one that was said to another route, then one to the
+// route itself, and one to a request of it that went after both. Where the last can follow the
+// second, as what is said of one quota does, but not the first, that speaks for a quota of the
+// route's own; where it cannot follow the second, against it. Where routes have nothing to do
+// with it (a quota that changes, servers that do not agree, counts that are not exact) the one is
+// no likelier than the other, for the second word is the newer one. So only many in a row show that
+// a route is apart. By their sizes limits are told apart first, and called by them, for several
+// routes can have one together. A route that is told apart from all others whose limit is
+// as large has a budget of its own. What has not been told apart stays together, and the
+// contrary of what was thought joins it again.
+
+// A watched route is one whose numbers are compared with those of others.
+type watched struct {
+	route        uint64 // a hash of it
+	heard        int    // answers
+	last         time.Time
+	slot         *slot  // that they were counted in last
+	another, own word   // said since the last comparison, in this order
+	size, count  int    // comparisons in a row that speak for a limit of another size, and for a count of its own …
+	from         uint32 // … apart from these routes
+	trust        int    // in what it is taken for
+}
+
+// A word is what one answer said of its quota.
+type word struct {
+	by               int       // the route that it was said to
+	sent, heard      time.Time // zero: there is none
+	quota, left      int64
+	earliest, latest time.Time // its reset, as far as it was named; zero: it was not
+	window           time.Duration
+	until            time.Time // nothing comes back unit by unit before this; zero: it may
+}
+
+const (
+	mostWatched  = 32 // routes of a partition: those that were answered last
+	apartAfter   = 12 // by chance they are so many in a row once in 4096 times
+	mostRejoined = 16 // times that it takes twice as many
+	otherRoutes  = "other routes"
+)
+
+var numberSeed = maphash.MakeSeed()
+
+// byNumbers returns an announcement with the budget that its answer was counted in, where
+// routes have budgets that only numbers tell apart. first: it is the answer to pm's request.
+func (p *partition) byNumbers(now time.Time, pm *Permit, a *Announcement, first bool) *Announcement {
+	o := p.origin
+	if a.Bucket != "" || o.named || p.shared != nil || !a.oneQuota() { // processes that share a ledger have it in common
+		return a
+	}
+	var buf [longestPath]byte
+	route := appendRoute(buf[:0], pm.method, pm.path)
+	switch {
+	case first && !a.Refused:
+		p.compare(now, pm, a, route)
+	case o.apart && a.Refused:
+		p.doubt(now, pm, a, route)
+	}
+	if !o.apart {
+		return a
+	}
+	size := strconv.FormatInt(a.Policies[0].Quota, 10)
+	if o.numbered(route) == otherRoutes && p.slotIn(size, a.Policies[0].Name, "") != nil {
+		p.recount(now, pm, a, route, size)
+	}
+	b := *a
+	b.Bucket = o.numbered(route)
+	return &b
+}
+
+// oneQuota reports whether an announcement is of one quota of requests, and says what is left of it.
+func (a *Announcement) oneQuota() bool {
+	if len(a.Policies) != 1 || len(a.Limits) != 1 || len(a.PerRoute) > 0 {
+		return false
+	}
+	p, l := &a.Policies[0], &a.Limits[0]
+	return p.Quota > 0 && sameUnit(p.Unit, UnitRequests) && p.PartitionKey == "" && l.PartitionKey == "" && l.Policy == p.Name && l.Remaining >= 0
+}
+
+// numbered is the budget of a route, as far as numbers tell; "": they tell none apart.
+func (o *origin) numbered(route []byte) string {
+	if !o.apart {
+		return ""
+	}
+	if key := o.routes.known[string(route)]; key != "" {
+		return key
+	}
+	return otherRoutes
+}
+
+// compare compares what the accepted answer to pm's request says with what was said to its route and
+// to others before.
+func (p *partition) compare(now time.Time, pm *Permit, a *Announcement, route []byte) {
+	i := p.watch(now, maphash.Bytes(numberSeed, route))
+	w := &p.watched[i]
+	w.slot = p.slotIn(p.origin.numbered(route), a.Policies[0].Name, "")
+	x := w.word(now, pm, a)
+	x.by = i
+	for j := range p.watched {
+		if v := &p.watched[j]; j != i && v.slot == w.slot && v.wants(i) {
+			v.another, v.own = x, word{}
+		}
+	}
+	switch {
+	case w.another.heard.IsZero() && !p.origin.apart: // there is nothing yet to tell, and nothing to doubt
+		return
+	case w.own.heard.IsZero():
+		w.own = x
+		return
+	case x.sent.Before(w.own.heard):
+		return
+	}
+	another, own := w.another, w.own
+	w.another, w.own = word{}, word{}
+	if !x.follows(&own) {
+		if w.size, w.count, w.from, w.trust = 0, 0, 0, w.trust-apartAfter/4; w.trust <= 0 {
+			p.together(now, pm, a, route, w)
+		}
+		return
+	}
+	w.trust = min(w.trust+1, apartAfter)
+	enough := apartAfter << p.origin.rejoined
+	switch {
+	case another.heard.IsZero() || x.follows(&another):
+	case x.quota != another.quota:
+		if w.size++; w.size >= enough {
+			p.setApart(now, pm, a, route, strconv.FormatInt(x.quota, 10))
+		}
+	case x.left < own.left:
+		w.from |= 1 << another.by
+		if w.count++; w.count >= enough && p.alone(i) {
+			p.setApart(now, pm, a, route, string(route))
+		}
+	}
+}
+
+// wants reports whether a route is next to be compared with another one: in time with all of them.
+func (w *watched) wants(i int) bool {
+	if w.another.heard.IsZero() {
+		return true
+	}
+	return w.own.heard.IsZero() && w.from&(1<<w.another.by) != 0 && w.from&(1<<i) == 0
+}
+
+// alone reports whether a route has been told apart from all that it is counted with and that are
+// heard of often.
+func (p *partition) alone(i int) bool {
+	w := &p.watched[i]
+	for j := range p.watched {
+		if v := &p.watched[j]; j != i && v.slot == w.slot && v.heard >= apartAfter && w.from&(1<<j) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// watch returns the place of what is known of a route's numbers, which is that of what was heard of
+// longest ago where there is no more room.
+func (p *partition) watch(now time.Time, route uint64) int {
+	i := slices.IndexFunc(p.watched, func(w watched) bool { return w.route == route })
+	switch {
+	case i >= 0:
+	case len(p.watched) < mostWatched:
+		i = len(p.watched)
+		p.watched = append(p.watched, watched{route: route, trust: apartAfter})
+	default:
+		i = 0
+		for j := range p.watched {
+			if p.watched[j].last.Before(p.watched[i].last) {
+				i = j
+			}
+		}
+		p.watched[i] = watched{route: route, trust: apartAfter}
+		for j := range p.watched {
+			v := &p.watched[j]
+			if v.from &^= 1 << i; v.another.by == i {
+				v.another, v.own = word{}, word{}
+			}
+		}
+	}
+	w := &p.watched[i]
+	w.last = now
+	w.heard++
+	return i
+}
+
+// word is what the answer to pm's request says of its quota.
+func (w *watched) word(now time.Time, pm *Permit, a *Announcement) word {
+	lim := &a.Limits[0]
+	x := word{sent: pm.start, heard: now, quota: a.Policies[0].Quota, left: lim.Remaining}
+	if w.slot != nil {
+		x.window = w.slot.terms.Window
+	}
+	if lim.Reset <= 0 {
+		return x
+	}
+	off := lim.Resolution
+	x.earliest, x.latest = pm.start.Add(lim.Reset-off), now.Add(lim.Reset)
+	if lim.Clock && !a.Date.IsZero() { // on the origin's clock, of which Date is cut to seconds
+		x.latest = a.Date.Add(lim.Reset)
+		x.earliest = x.latest.Add(-off)
+		off += time.Second
+	}
+	if lim.Reset < x.window-off { // else it may be the newest unit that is back then
+		x.until = pm.start.Add(lim.Reset - off)
+	}
+	return x
+}
+
+// follows reports whether x may be the next word after w of the same quota, as far as is known: that is as
+// large, its reset does not move back, and no more is left before that than can have come back.
+func (x *word) follows(w *word) bool {
+	switch {
+	case w.quota != x.quota:
+		return false
+	case w.latest.IsZero() || x.latest.IsZero() || w.left == 0 || x.left == 0: // which may name the next unit
+		return true
+	case x.latest.Before(w.earliest):
+		return false
+	case x.earliest.After(w.latest) || x.heard.After(w.until):
+		return true
+	}
+	steadily := x.heard.Sub(w.sent).Seconds() * float64(w.quota) / w.window.Seconds()
+	return x.left-w.left <= int64(steadily)+1
+}
+
+// setApart has requests such as pm's counted in another budget than those that it has been told apart
+// from.
+func (p *partition) setApart(now time.Time, pm *Permit, a *Announcement, route []byte, bucket string) {
+	o, name := p.origin, a.Policies[0].Name
+	if !o.apart {
+		o.apart = true
+		o.table()
+		for _, q := range o.partitions {
+			if s := q.slotIn("", name, ""); s != nil {
+				s.bucketName = otherRoutes
+			}
+			q.news = true
+		}
+		for i := range o.known {
+			if k := &o.known[i]; k.bucket == "" && k.Name == name && k.PartitionKey == "" {
+				k.bucket = otherRoutes
+			}
+		}
+		o.sort(now)
+	}
+	if o.numbered(route) == otherRoutes || bucket == string(route) {
+		p.recount(now, pm, a, route, bucket)
+	}
+}
+
+// recount has requests such as pm's counted in another budget than before. What an answer named where
+// nothing was left still holds.
+func (p *partition) recount(now time.Time, pm *Permit, a *Announcement, route []byte, bucket string) {
+	pol := a.Policies[0]
+	pol.Unit = UnitRequests
+	before := p.slotIn(p.origin.numbered(route), pol.Name, "")
+	p.learnRoute(now, pm, bucket)
+	if s := p.announced(now, pol, bucket); s != nil && before != nil {
+		s.ledger.closed = latest(s.ledger.closed, before.ledger.closed)
+	}
+	for i := range p.watched { // with others than before
+		if w := &p.watched[i]; w.slot == before {
+			w.another, w.own = word{}, word{}
+		}
+	}
+}
+
+// doubt takes in that pm's request was refused. Where that is for its budget, though by its
+// own count much is left, others are counted in it.
+func (p *partition) doubt(now time.Time, pm *Permit, a *Announcement, route []byte) {
+	s := p.slotIn(p.origin.numbered(route), a.Policies[0].Name, "")
+	if s == nil || s.bucketName == otherRoutes || a.Limits[0].Remaining > 0 || s.said.Quota != a.Policies[0].Quota {
+		return
+	}
+	if l := &s.ledger; l.stated && l.left > s.said.Quota/4 {
+		p.together(now, pm, a, route, &p.watched[p.watch(now, maphash.Bytes(numberSeed, route))])
+	}
+}
+
+// together has requests such as pm's counted with those of other routes again. It takes twice as much
+// then to show that any are apart. Where it was the size of its limit that told them, none are.
+func (p *partition) together(now time.Time, pm *Permit, a *Announcement, route []byte, w *watched) {
+	o := p.origin
+	key := o.numbered(route)
+	w.size, w.count, w.from, w.trust = 0, 0, 0, apartAfter
+	if key == "" || key == otherRoutes {
+		return
+	}
+	o.rejoined = min(o.rejoined+1, mostRejoined)
+	if key == string(route) {
+		p.recount(now, pm, a, route, otherRoutes)
+		return
+	}
+	o.apart, o.routes = false, nil
+	o.known = slices.DeleteFunc(o.known, func(k knownPolicy) bool { return k.bucket != "" })
+	o.sort(now)
+	for _, q := range o.partitions {
+		q.rejoin(key, a.Policies[0].Name)
+	}
+}
+
+// rejoin makes one policy of the budgets that numbers told apart: that of the
+// one called by a key, if it is known.
+func (p *partition) rejoin(key, name string) {
+	one := p.slotIn(key, name, "")
+	for _, s := range slices.Clone(p.slots) {
+		switch {
+		case s.source != SourceAnnounced || s.bucketName == "" || s.policy.Name != name:
+			continue
+		case one == nil:
+			one = s
+		case s != one:
+			one.ledger.closed = latest(one.ledger.closed, s.ledger.closed)
+			p.dropSlot(s)
+		}
+	}
+	if one != nil {
+		one.bucketName = ""
+		one.ledger.anew()
+	}
+	for _, l := range p.lanes {
+		p.pause.extend(l.pause.until)
+	}
+	p.lanes, p.watched, p.news = nil, nil, true
+}
