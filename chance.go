@@ -16,8 +16,9 @@ import "time"
 // whoever takes it for chance is put right soon. From then on a refused request waits by itself,
 // and all are counted: one up for each refused, and down for each accepted by a few times the share
 // that is usually refused. A limit drives that count up within a handful of refusals, at whatever
-// share chance hardly ever does. Then what was learned before holds again, and chance has to show
-// for several times as long the next time.
+// share chance hardly ever does. Then it is learned from there on, and chance has to show for several
+// times as long the next time. A learned rate is not given up at once, for that would let all go that
+// wait: the pace rises from several times that rate on, until it is plain that there is none.
 type chance struct {
 	share  float64 // of requests refused of late; 0: none is known to be refused by chance
 	excess float64 // refusals beyond what that explains
@@ -26,10 +27,6 @@ type chance struct {
 	odds   int     // refusals at a pace that is well below …
 	proven float64 // … what was let through before, between two refusals of late
 	failed int     // times that it was a limit
-
-	kept     throughput // what was learned before
-	since    time.Time  // when that was given up …
-	accepted int64      // … and how many were accepted since
 }
 
 const (
@@ -39,7 +36,8 @@ const (
 	tooMany      = 6       // refusals in excess
 	timeAndAgain = 3       // refusals that tell of chance, at first
 	farBelow     = 0.9     // of what is let through: a limit that holds still refuses nothing there
-	severalTimes = 4       // the rate a limit was taken to have
+	severalTimes = 4       // the rate that a limit was taken to have
+	steeply      = 2       // doublings of the pace in a cycle, where there may be no limit at all
 	neverAsMany  = 2048    // are accepted in a row where some are refused by chance
 )
 
@@ -57,18 +55,11 @@ func (p *partition) byChance(now time.Time, pm *Permit, fresh bool, hint time.Du
 		if c.excess++; c.excess < tooMany {
 			return true, false
 		}
-		if k := &c.kept; k.low > 0 && float64(c.accepted-k.cycle) < severalTimes*k.low*now.Sub(c.since).Seconds() {
-			k.total += c.accepted
-			l.rate, l.blocks = *k, 1
-		}
 		*c = chance{failed: c.failed + 1}
 		return false, true
 	case fresh && r.low > 0 && len(r.zeros) > 0 && c.shows(r, pm.start, l.probes, pm.level == 1 && !p.lastStart.After(pm.start)):
-		c.kept, c.since = *r, now
-		c.kept.rested()
-		c.kept.low = max(r.low, c.proven)
 		c.take()
-		*r = throughput{low: severalTimes * r.low, cycle: r.cycle, climb: 2, total: r.total, burst: r.burst}
+		*r = throughput{low: severalTimes * r.low, cycle: r.cycle, climb: steeply, total: r.total, burst: r.burst}
 		p.setLearnedRate(now)
 		return true, false
 	}
@@ -77,7 +68,7 @@ func (p *partition) byChance(now time.Time, pm *Permit, fresh bool, hint time.Du
 
 // take takes refusals from now on to come by chance, as long as they are few.
 func (c *chance) take() {
-	c.share, c.excess, c.quiet, c.odds, c.proven, c.accepted = 2*usually, 0, 0, 0, 0, 0
+	*c = chance{share: 2 * usually, failed: c.failed}
 }
 
 // inFlight takes in that of what was in flight at the first refusal, and had been sent after that
@@ -116,7 +107,6 @@ func (c *chance) well() {
 	if c.share == 0 {
 		return
 	}
-	c.accepted++
 	c.excess = max(c.excess-byFar*max(c.share, usually), 0)
 	c.share -= c.share / lately
 	if c.quiet++; c.quiet > neverAsMany {
