@@ -17,8 +17,9 @@ import (
 // request alone is sent at once. Where it is accepted, it was for too many in
 // flight; where even one alone is refused, it is a rate.
 type learner struct {
-	rate  throughput
-	crowd crowd
+	rate   throughput
+	crowd  crowd
+	chance chance
 
 	since    time.Time     // the cycle's beginning: the latest reopening, or the first request
 	last     time.Time     // latest accepted answer
@@ -33,6 +34,7 @@ type learner struct {
 	probes    int       // refused in the block
 	meanwhile int64     // accepted in it of what had been sent by its first refusal, but after that …
 	through   time.Time // … the latest of them
+	also      int64     // refused in it beside the first, of what had been sent by then
 	timed     bool      // the server said when to come back
 	timed503  bool      // … with a 503
 	blind     bool      // the latest refusal did not say
@@ -84,6 +86,7 @@ func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 	l.accepted++
 	pressed := p.queued() > 0 || pm.waited > 0
 	l.crowd.accepted(now.Sub(pm.start), int64(pm.level))
+	l.chance.well()
 	l.rate.accepted(pm.start, pressed)
 	if s := p.inFlightLearned(); s != nil && pressed && int64(pm.level) > s.policy.Quota/2 {
 		p.oneMoreInFlight(s)
@@ -183,6 +186,9 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 				l.shrinks, l.curt = true, true
 			}
 		}
+		if !pm.start.After(l.began) {
+			l.also++
+		}
 		l.blind = hint == 0
 		if timed503 && l.probes >= outageProbes {
 			l.blocked = false // no limit lets nothing through, time and again, when it said it would
@@ -210,7 +216,7 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 		l.notInFlight(now)
 	}
 	l.hinted(pm.start, hint)
-	l.blocked, l.began, l.probes, l.meanwhile = true, now, 0, 0
+	l.blocked, l.began, l.probes, l.meanwhile, l.also = true, now, 0, 0, 0
 	l.timed, l.timed503, l.blind, l.curt = hint > 0, timed503, hint == 0, false
 	if l.rate.low > 0 {
 		p.setLearnedRate(now)
@@ -258,6 +264,10 @@ func (p *partition) learnReopened(now, start time.Time) {
 	alone := l.crowd.testing && start.Sub(l.began) < p.patience() // later it may be for the time that has passed
 	sudden := l.timed && l.blocks == 0 && l.rate.low == 0 && l.crowd.sudden(l.accepted)
 	l.blocked, l.crowd.testing = false, false
+	if alone && l.chance.inFlight(l.also, l.meanwhile) {
+		p.unlearn()
+		return
+	}
 	r := &l.rate
 	if r.burst == 0 {
 		r.burst = r.total + 1

@@ -27,14 +27,20 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 	before := b.began
 	fresh := b.event(now, pm.start) && !pm.doubted
 	hint := hintOf(a, o.limits.IgnoreHeaders)
-	asked := hint
+	asked, chance := hint, false
 	limit := (l == nil || p.only(l)) && !p.explains(now, pm, a) && p.suspects(now, pm, status)
 	switch {
 	case !limit:
 	case p.learner.late(pm):
 		fresh = false
 	default:
-		p.learnRefused(now, pm, fresh, hint, whole)
+		var excess bool
+		if chance, excess = p.byChance(now, pm, fresh, hint); excess {
+			fresh, b.began = true, now // with all that was on its way
+		}
+		if limit = !chance; limit {
+			p.learnRefused(now, pm, fresh, hint, whole)
+		}
 		hint = p.learner.lengthened(hint, whole)
 	}
 	switch {
@@ -53,7 +59,7 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 		}
 		wait := backoffWait(max(b.blind, 1), o.limits.MinBackoff, o.limits.MaxBackoff)
 		pm.retryAt = now.Add(wait)
-		if fresh && (limit || !p.succeededSince(before, now)) && !p.heldByLedger(now, pm) && p.pause.extend(now.Add(wait)) {
+		if fresh && !chance && (limit || !p.succeededSince(before, now)) && !p.heldByLedger(now, pm) && p.pause.extend(now.Add(wait)) {
 			p.pause.doubtful, p.pause.path, p.pause.began, p.pause.tried = true, pm.path, now, false
 			p.paused(now, Event{Cause: CausePause, Wait: wait, InARow: b.n})
 		}

@@ -1,0 +1,115 @@
+package heed
+
+import "time"
+
+// Some origins refuse a few of all requests by chance, as backends and balancers do that fail
+// now and then, and have no limit at all. What tells the two apart is that a limit refuses for
+// the pace, and chance whatever the pace is:
+//
+//   - Of those that are in flight when a limit refuses, most of the later ones are refused, too;
+//     by chance, few are.
+//   - A limit refuses nothing at a pace well below what it let through just before, from one
+//     refusal to the next; chance refuses as many of each hundred. Only a strict limit does, where
+//     requests met on their way to it, so that no refusal counts of one that was not alone.
+//
+// Neither is proof: a limit may let through nearly all that is wanted, or be cut step by step. So
+// whoever takes it for chance is put right soon. From then on a refused request waits by itself,
+// and all are counted: one up for each refused, and down for each accepted by a few times the share
+// that is usually refused. A limit drives that count up within a handful of refusals, at whatever
+// share chance hardly ever does. Then it is learned from there on, and chance has to show for several
+// times as long the next time. A learned rate is not given up at once, for that would let all go that
+// wait: the pace rises from several times that rate on, until it is plain that there is none.
+type chance struct {
+	share  float64 // of requests refused of late; 0: none is known to be refused by chance
+	excess float64 // refusals beyond what that explains
+	quiet  int     // accepted in a row
+
+	odds   int     // refusals at a pace that is well below …
+	proven float64 // … what was let through before, between two refusals of late
+	failed int     // times that it was a limit
+}
+
+const (
+	byFar        = 4       // times the share that is usual, and more than chance refuses
+	usually      = 1. / 64 // of all requests: a share that harms nobody
+	lately       = 256     // requests
+	tooMany      = 6       // refusals in excess
+	timeAndAgain = 3       // refusals that tell of chance, at first
+	farBelow     = 0.9     // of what is let through: a limit that holds still refuses nothing there
+	severalTimes = 4       // the rate that a limit was taken to have
+	steeply      = 2       // doublings of the pace in a cycle, where there may be no limit at all
+	neverAsMany  = 2048    // are accepted in a row where some are refused by chance
+)
+
+// byChance takes in that pm's request was refused, and reports whether that came by chance, or was
+// one too many for that, so that there is a limit. A refusal with a hint never does: chance names
+// no time.
+func (p *partition) byChance(now time.Time, pm *Permit, fresh bool, hint time.Duration) (yes, excess bool) {
+	l := &p.learner
+	c, r := &l.chance, &l.rate
+	switch {
+	case l.blocked || hint > 0:
+	case c.share > 0:
+		c.quiet = 0
+		c.share += (1 - c.share) / lately
+		if c.excess++; c.excess < tooMany {
+			return true, false
+		}
+		*c = chance{failed: c.failed + 1}
+		return false, true
+	case fresh && r.low > 0 && len(r.zeros) > 0 && c.shows(r, pm.start, l.probes, pm.level == 1 && !p.lastStart.After(pm.start)):
+		c.take()
+		*r = throughput{low: severalTimes * r.low, cycle: r.cycle, climb: steeply, total: r.total, burst: r.burst}
+		p.setLearnedRate(now)
+		return true, false
+	}
+	return false, false
+}
+
+// take takes refusals from now on to come by chance, as long as they are few.
+func (c *chance) take() {
+	*c = chance{share: 2 * usually, failed: c.failed}
+}
+
+// inFlight takes in that of what was in flight at the first refusal, and had been sent after that
+// request, so many more were refused and so many accepted, and one that was sent later. It
+// reports whether the first refusal is taken to have come by chance.
+func (c *chance) inFlight(refused, accepted int64) bool {
+	if c.failed > 0 || accepted < few+4*refused {
+		return false
+	}
+	c.take()
+	return true
+}
+
+// shows takes in that a request sent at start was refused at a learned rate, after a block of so
+// many refusals, and reports whether it has come to tell of chance. alone: no other request was on
+// its way meanwhile.
+func (c *chance) shows(r *throughput, start time.Time, probes int, alone bool) bool {
+	n := r.total - r.zeros[0].n
+	switch {
+	case n < few/2 || probes > 1: // chance hardly refuses in close succession, but a limit that was cut does
+		c.odds, c.proven = 0, 0
+		return false
+	case r.pace() > r.low: // refused as an attempt at more, it may tell of a limit
+		c.odds = max(c.odds-1, 0)
+	case alone && r.pace() <= farBelow*c.proven:
+		c.odds += 2
+	}
+	if n >= few {
+		c.proven = max(c.proven, rateOf(n, start.Sub(r.zeros[0].at)))
+	}
+	return c.odds >= 2*timeAndAgain<<min(2*c.failed, few)
+}
+
+// well takes in that a request was accepted.
+func (c *chance) well() {
+	if c.share == 0 {
+		return
+	}
+	c.excess = max(c.excess-byFar*max(c.share, usually), 0)
+	c.share -= c.share / lately
+	if c.quiet++; c.quiet > neverAsMany {
+		*c = chance{failed: c.failed}
+	}
+}

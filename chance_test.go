@@ -1,0 +1,155 @@
+package heed_test
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heedhttp/heed"
+	"github.com/heedhttp/heed/heedtest"
+)
+
+// A flaky network refuses a share of all requests by chance, and hands on the others.
+type flaky struct {
+	base   *heedtest.Origin // nil: there is no limit
+	share  float64
+	status int
+	trip   time.Duration
+
+	mu      sync.Mutex
+	rng     *rand.Rand
+	refused int // by chance
+}
+
+func (f *flaky) RoundTrip(req *http.Request) (*http.Response, error) {
+	f.mu.Lock()
+	refused := f.rng.Float64() < f.share
+	if refused {
+		f.refused++
+	}
+	took := time.Duration((0.9 + 0.2*f.rng.Float64()) * float64(f.trip))
+	f.mu.Unlock()
+	if !refused && f.base != nil {
+		return f.base.RoundTrip(req)
+	}
+	time.Sleep(took)
+	if refused {
+		return answer(f.status), nil
+	}
+	return answer(200), nil
+}
+
+// play has goroutines send as fast as they get answers, and returns how many were accepted;
+// meanwhile, if not nil, runs beside them.
+func (f *flaky) play(t *testing.T, goroutines int, length time.Duration, meanwhile func()) (n int64) {
+	tr := quiet(t, f, heed.Limits{})
+	client := tr.Client()
+	end := time.Now().Add(length)
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for range goroutines {
+		wg.Go(func() {
+			for time.Now().Before(end) {
+				resp, err := client.Get("https://origin.test/")
+				if err != nil {
+					return // the registry was closed
+				}
+				resp.Body.Close()
+				if resp.StatusCode == 200 && time.Now().Before(end) {
+					mu.Lock()
+					n++
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	if meanwhile != nil {
+		meanwhile()
+	}
+	time.Sleep(time.Until(end))
+	tr.Registry.Close()
+	wg.Wait()
+	return n
+}
+
+// An origin without any limit that refuses a few of all requests by chance is not held to a rate
+// for long: those refused wait, and nothing else does.
+func TestRefusalsByChanceAreNoLimit(t *testing.T) {
+	const trip, seeds = 50 * time.Millisecond, 4
+	for _, c := range []struct {
+		goroutines int
+		share      float64
+		length     time.Duration
+	}{{4, .02, 5 * time.Minute}, {16, .01, 2 * time.Minute}, {16, .05, 4 * time.Minute}, {64, .02, 40 * time.Second}} {
+		// One that is refused waits for five seconds and up to half of one more.
+		all := (1 - c.share) / (trip.Seconds() + c.share*5.25) * float64(c.goroutines) * c.length.Seconds()
+		var mean float64
+		for seed := range uint64(seeds) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &flaky{share: c.share, status: []int{503, 429}[seed%2], trip: trip, rng: rand.New(rand.NewPCG(seed/2, 7))}
+				mean += float64(f.play(t, c.goroutines, c.length, nil)) / all / seeds
+			})
+		}
+		t.Logf("%d goroutines, %.0f in 100 refused: %.2f of what could be accepted", c.goroutines, 100*c.share, mean)
+		if mean < 0.6 {
+			t.Errorf("%d goroutines, %.0f in 100 refused: %.2f of what could be accepted", c.goroutines, 100*c.share, mean)
+		}
+	}
+}
+
+// A limit that nobody announces is kept to though a few more are refused by chance.
+func TestHiddenLimitIsKeptToThoughMoreAreRefusedByChance(t *testing.T) {
+	const trip, length, seeds = 50 * time.Millisecond, 3 * time.Minute, 6
+	for _, algorithm := range []heedtest.Algorithm{heedtest.TokenBucket, heedtest.FixedWindow} {
+		var accepted, refused float64
+		for seed := range uint64(seeds) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &flaky{share: .01, status: 503, trip: trip, rng: rand.New(rand.NewPCG(seed, 7)), base: heedtest.NewOrigin(heedtest.Config{
+					Algorithm: algorithm, Status: 503, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}, Latency: heedtest.RoundTrip(trip),
+				})}
+				accepted += float64(f.play(t, 16, length, nil)) / (10 * length.Seconds()) / seeds
+				refused += float64(f.base.Tally().Refused) / seeds
+			})
+		}
+		t.Logf("%s: %.2f of what is let through, %.0f refused beside those by chance", algorithm, accepted, refused)
+		if accepted < 0.4 || refused > 80 {
+			t.Errorf("%s: %.2f of what is let through, %.0f refused beside those by chance", algorithm, accepted, refused)
+		}
+	}
+}
+
+// Where some have long been refused by chance, a limit that begins is still found, by few refusals
+// more than were in flight; and an outage still stops all requests.
+func TestLimitsAndOutagesAreFoundWhereSomeAreRefusedByChance(t *testing.T) {
+	const trip, goroutines, seeds = 50 * time.Millisecond, 16, 6
+	for _, c := range []struct {
+		what    string
+		quota   int64
+		refused float64 // in five minutes, at most
+	}{{"a limit", 50, 150}, {"an outage", 0, 60}} {
+		var accepted, refused float64
+		for seed := range uint64(seeds) {
+			synctest.Test(t, func(t *testing.T) {
+				policy := heedtest.Policy{Quota: 1e6, Window: 5 * time.Second}
+				f := &flaky{share: .02, status: 503, trip: trip, rng: rand.New(rand.NewPCG(seed, 7)), base: heedtest.NewOrigin(heedtest.Config{
+					Algorithm: heedtest.FixedWindow, Status: 503, Dialect: heedtest.Silent, Policies: []heedtest.Policy{policy}, Latency: heedtest.RoundTrip(trip),
+				})}
+				f.play(t, goroutines, 6*time.Minute, func() {
+					time.Sleep(time.Minute)
+					policy.Quota = c.quota
+					f.base.SetPolicies(policy)
+					f.base.ResetTally()
+				})
+				refused += float64(f.base.Tally().Refused) / seeds
+				accepted += float64(f.base.Tally().Accepted) / seeds
+			})
+		}
+		t.Logf("%s: %.0f refused, %.0f accepted", c.what, refused, accepted)
+		if refused > c.refused || accepted < 6*float64(c.quota) {
+			t.Errorf("%s: %.0f refused, %.0f accepted", c.what, refused, accepted)
+		}
+	}
+}
