@@ -137,6 +137,7 @@ func (p *partition) compare(now time.Time, pm *Permit, a *Announcement, route []
 	case another.heard.IsZero() || x.follows(&another):
 	case x.quota != another.quota:
 		if w.size++; w.size >= enough {
+			w.size = 0
 			p.setApart(now, pm, a, route, strconv.FormatInt(x.quota, 10))
 		}
 	case x.left < own.left:
@@ -257,20 +258,43 @@ func (p *partition) setApart(now time.Time, pm *Permit, a *Announcement, route [
 		}
 		o.sort(now)
 	}
-	if o.numbered(route) == otherRoutes || bucket == string(route) {
+	if o.numbered(route) != bucket {
 		p.recount(now, pm, a, route, bucket)
 	}
 }
 
-// recount has requests such as pm's counted in another budget than before. What an answer named where
-// nothing was left still holds.
+// recount has requests such as pm's counted in another budget than before, in all partitions.
 func (p *partition) recount(now time.Time, pm *Permit, a *Announcement, route []byte, bucket string) {
-	pol := a.Policies[0]
+	o, pol := p.origin, a.Policies[0]
 	pol.Unit = UnitRequests
-	before := p.slotIn(p.origin.numbered(route), pol.Name, "")
+	before := o.numbered(route)
 	p.learnRoute(now, pm, bucket)
-	if s := p.announced(now, pol, bucket); s != nil && before != nil {
-		s.ledger.closed = latest(s.ledger.closed, before.ledger.closed)
+	for _, q := range o.partitions {
+		if s := q.slotIn(before, pol.Name, ""); s != nil {
+			q.recounted(now, s, pol, bucket, q == p)
+		}
+	}
+}
+
+// recounted has requests that were counted in a slot counted in another budget. Until when they were
+// to wait still holds, and those in flight may be counted in either. told: an answer says what is left
+// there; else one request goes ahead to see.
+func (p *partition) recounted(now time.Time, before *slot, pol Policy, bucket string, told bool) {
+	l, s := p.lane(now, bucket), p.slotIn(bucket, pol.Name, "")
+	if s == nil {
+		if s = p.announced(now, pol, bucket); s == nil {
+			return
+		}
+		if l != nil && !told {
+			l.opening.meet(now)
+		}
+	}
+	s.ledger.closed = latest(s.ledger.closed, before.ledger.closed)
+	p.charge(now, s)
+	for _, former := range p.lanes {
+		if l != nil && former.key == before.bucketName {
+			l.pause.join(&former.pause)
+		}
 	}
 	for i := range p.watched { // with others than before
 		if w := &p.watched[i]; w.slot == before {
@@ -305,17 +329,20 @@ func (p *partition) together(now time.Time, pm *Permit, a *Announcement, route [
 		p.recount(now, pm, a, route, otherRoutes)
 		return
 	}
+	pol := a.Policies[0]
+	pol.Unit = UnitRequests
 	o.apart, o.routes = false, nil
 	o.known = slices.DeleteFunc(o.known, func(k knownPolicy) bool { return k.bucket != "" })
+	o.know(knownPolicy{Policy: pol})
 	o.sort(now)
 	for _, q := range o.partitions {
-		q.rejoin(key, a.Policies[0].Name)
+		q.rejoin(now, key, pol.Name)
 	}
 }
 
 // rejoin makes one policy of the budgets that numbers told apart: that of the
 // one called by a key, if it is known.
-func (p *partition) rejoin(key, name string) {
+func (p *partition) rejoin(now time.Time, key, name string) {
 	one := p.slotIn(key, name, "")
 	for _, s := range slices.Clone(p.slots) {
 		switch {
@@ -331,9 +358,10 @@ func (p *partition) rejoin(key, name string) {
 	if one != nil {
 		one.bucketName = ""
 		one.ledger.anew()
+		p.charge(now, one) // also what was counted in others
 	}
 	for _, l := range p.lanes {
-		p.pause.extend(l.pause.until)
+		p.pause.join(&l.pause)
 	}
 	p.lanes, p.watched, p.news = nil, nil, true
 }

@@ -339,3 +339,142 @@ func TestLimitsOfRoutesAreUsedUp(t *testing.T) {
 		t.Errorf("share %.3f, %d refused", share, refused)
 	}
 }
+
+// exchange has a request to a path, with a credential, that is answered at once.
+func (c *counts) exchange(path, credential string, quota, left int) {
+	c.t.Helper()
+	pm := acquire(c.t, c.r, request(example+path, "X-Api-Key", credential))
+	pm.Observe(c.says(http.StatusOK, quota, left))
+	pm.Release()
+}
+
+func (c *counts) says(status, quota, left int, header ...string) *http.Response {
+	return answer(status, append(header, "X-Rate-Limit-Limit", strconv.Itoa(quota), "X-Rate-Limit-Remaining", strconv.Itoa(left),
+		"X-Rate-Limit-Reset", strconv.Itoa(int((time.Until(c.end)+time.Second-1)/time.Second)))...)
+}
+
+// toldApart returns the route that is counted apart, and its quota, and another one.
+func (c *counts) toldApart(quota, others int) (path string, _ int, other string, _ int) {
+	c.t.Helper()
+	for range 50 {
+		c.ask("/one", "one", quota)
+		c.ask("/two", "two", others)
+	}
+	switch fmt.Sprint(c.apart()) {
+	case fmt.Sprintf("[other routes %d]", quota):
+		return "/one", quota, "/two", others
+	case fmt.Sprintf("[other routes %d]", others):
+		return "/two", others, "/one", quota
+	}
+	c.t.Fatalf("told apart: %v", c.apart())
+	return
+}
+
+// A route that another's limit is the size of by now is counted with that no longer.
+func TestRouteIsToldApartByANewSizeOfItsLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCounts(t)
+		for range 60 {
+			c.ask("/one", "one", 450)
+			c.ask("/two", "two", 450)
+			c.ask("/rest", "rest", 900)
+			c.ask("/more", "rest", 900)
+		}
+		for range 60 {
+			c.ask("/one", "one", 600)
+			c.ask("/two", "two", 450)
+			c.ask("/rest", "rest", 900)
+			c.ask("/more", "rest", 900)
+		}
+		c.tell("/two", http.StatusOK, 450, 0)
+		if !c.goes("/one") || c.goes("/two") {
+			t.Errorf("with nothing left for /two, /one goes: %v, /two: %v; told apart: %v", c.goes("/one"), c.goes("/two"), c.apart())
+		}
+	})
+}
+
+func TestPartitionsToComeKnowAPolicyWhoseRoutesAreJoined(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCounts(t)
+		path, quota, _, _ := c.toldApart(600, 400)
+		c.tell(path, http.StatusTooManyRequests, quota, 0)
+		if len(c.apart()) > 0 {
+			t.Fatalf("still told apart: %v", c.apart())
+		}
+		acquire(t, c.r, request(example+"/one", "X-Api-Key", "new")).Release()
+		if policies := c.r.Snapshot()[0].Partitions[1].Policies; len(policies) != 1 || policies[0].Bucket != "" {
+			t.Errorf("a new partition knows %+v", policies)
+		}
+	})
+}
+
+// What one partition has shown holds for another as well, which knows less of what is left.
+func TestRoutesToldApartByOnePartitionHoldAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCounts(t)
+		c.ask("/one", "one", 600)
+		c.exchange("/one", "other", 600, 0)
+		path, _, other, _ := c.toldApart(600, 400)
+		for _, path := range []string{path, other} {
+			if v := c.r.Check(request(example+path, "X-Api-Key", "other")); v.Allowed {
+				t.Errorf("%s goes with nothing left", path)
+			}
+		}
+	})
+}
+
+func TestRequestsOfAnotherPartitionAreNotLetGoAllAtOnceByRoutesToldApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCounts(t)
+		c.ask("/one", "one", 600)
+		c.exchange("/one", "other", 600, 3)
+		path, _, _, _ := c.toldApart(600, 400)
+		went := 0
+		for range 16 {
+			if w := start(t.Context(), c.r, request(example+path, "X-Api-Key", "other")); w.done() {
+				went++
+			}
+		}
+		if went > 3 {
+			t.Errorf("%d go with 3 left", went)
+		}
+	})
+}
+
+// Those that are in flight when routes are joined may be counted in what is left.
+func TestRequestsInFlightAreCountedWhereRoutesAreJoined(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCounts(t)
+		path, quota, other, _ := c.toldApart(600, 400)
+		for range 300 {
+			acquire(t, c.r, request(example+other))
+		}
+		for i := 0; i < 50 && len(c.apart()) > 0; i++ {
+			c.tell(path, http.StatusOK, quota+100*(i/2%2), 300)
+		}
+		if len(c.apart()) > 0 {
+			t.Fatalf("still told apart: %v", c.apart())
+		}
+		if left := c.r.Check(request(example + path)).Remaining; left > 250 {
+			t.Errorf("%d of %d are left with 300 in flight, and 100 answered", left, quota)
+		}
+	})
+}
+
+// A route that turns out to be counted with others still waits for as long as its refusal asked.
+func TestRouteToldApartWaitsForAsLongAsItsRefusalAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCounts(t)
+		_, quota, _, others := c.toldApart(600, 400)
+		late := acquire(t, c.r, request(example+"/late"))
+		refused := acquire(t, c.r, request(example+"/late"))
+		refused.Observe(c.says(http.StatusTooManyRequests, others, 100, "Retry-After", "60"))
+		refused.Release()
+		at := time.Now().Add(time.Minute)
+		late.Observe(c.says(http.StatusOK, quota, 100))
+		late.Release()
+		if v := c.r.Check(request(example + "/late")); v.Allowed || v.Wait < time.Until(at) {
+			t.Errorf("it goes in %v of a minute", v.Wait)
+		}
+	})
+}

@@ -50,6 +50,13 @@ func (p *pause) hand(until time.Time) bool {
 	return p.extend(until)
 }
 
+// join has p hold for as long as the server had another pause hold.
+func (p *pause) join(other *pause) {
+	if p.obey(other.asked, other.until) {
+		p.doubtful = false
+	}
+}
+
 // manual reports whether it is the user who asked for as long as that.
 func (p *pause) manual() bool { return !p.least.IsZero() && !p.until.After(p.least) }
 

@@ -223,14 +223,14 @@ func (p *partition) closeAccounts(s *slot) {
 	}
 }
 
-// charge charges requests in flight to a slot that is new: they may or may
+// charge charges requests in flight to a slot that was none of theirs: they may or may
 // not be counted in what is said of it.
 func (p *partition) charge(now time.Time, s *slot) {
 	if !s.enforced() {
 		return
 	}
 	for pm := p.inFlight.oldest; pm != nil; pm = pm.younger {
-		if s.bucketName != "" && !p.mayCount(s.bucketName, pm) {
+		if s.bucketName != "" && !p.mayCount(s.bucketName, pm) || pm.pays(s) {
 			continue
 		}
 		c := s.take(now, p.cost(s, &ask{opts: &noOptions}))
@@ -239,6 +239,11 @@ func (p *partition) charge(now time.Time, s *slot) {
 		}
 		pm.charges = append(pm.charges, c)
 	}
+}
+
+// pays reports whether the permit's request is counted in a slot.
+func (pm *Permit) pays(s *slot) bool {
+	return slices.ContainsFunc(pm.charges, func(c charge) bool { return c.slot == s })
 }
 
 // slot returns the slot of a policy, nil where there is none.
