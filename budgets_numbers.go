@@ -72,9 +72,10 @@ func (p *partition) byNumbers(now time.Time, pm *Permit, a *Announcement, first 
 	if !o.apart {
 		return a
 	}
-	size := strconv.FormatInt(a.Policies[0].Quota, 10)
-	if o.numbered(route) == otherRoutes && p.slotIn(size, a.Policies[0].Name, "") != nil {
-		p.recount(now, pm, a, route, size)
+	if o.numbered(route) == otherRoutes { // it may be one of those whose limits are as large
+		if size := strconv.FormatInt(a.Policies[0].Quota, 10); p.slotIn(size, a.Policies[0].Name, "") != nil {
+			p.recount(now, pm, a, route, size)
+		}
 	}
 	b := *a
 	b.Bucket = o.numbered(route)
@@ -171,19 +172,22 @@ func (p *partition) alone(i int) bool {
 // watch returns the place of what is known of a route's numbers, which is that of what was heard of
 // longest ago where there is no more room.
 func (p *partition) watch(now time.Time, route uint64) int {
-	i := slices.IndexFunc(p.watched, func(w watched) bool { return w.route == route })
+	i, oldest := -1, 0
+	for j := range p.watched {
+		if p.watched[j].route == route {
+			i = j
+		}
+		if p.watched[j].last.Before(p.watched[oldest].last) {
+			oldest = j
+		}
+	}
 	switch {
 	case i >= 0:
 	case len(p.watched) < mostWatched:
 		i = len(p.watched)
 		p.watched = append(p.watched, watched{route: route, trust: apartAfter})
 	default:
-		i = 0
-		for j := range p.watched {
-			if p.watched[j].last.Before(p.watched[i].last) {
-				i = j
-			}
-		}
+		i = oldest
 		p.watched[i] = watched{route: route, trust: apartAfter}
 		for j := range p.watched {
 			v := &p.watched[j]
