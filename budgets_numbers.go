@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -91,12 +92,13 @@ func (a *Announcement) oneQuota() bool {
 	return p.Quota > 0 && sameUnit(p.Unit, UnitRequests) && p.PartitionKey == "" && l.PartitionKey == "" && l.Policy == p.Name && l.Remaining >= 0
 }
 
-// numbered is the budget of a route, as far as numbers tell; "": they tell none apart.
+// numbered is the budget of a route, as far as numbers tell; "": they tell none apart. That of one
+// that was also refused by itself its next answer tells anew.
 func (o *origin) numbered(route []byte) string {
 	if !o.apart {
 		return ""
 	}
-	if key := o.routes.known[string(route)]; key != "" {
+	if key := o.routes.known[string(route)]; key != "" && !strings.Contains(key, bucketSep) {
 		return key
 	}
 	return otherRoutes

@@ -478,3 +478,25 @@ func TestRouteToldApartWaitsForAsLongAsItsRefusalAsked(t *testing.T) {
 		}
 	})
 }
+
+// A refusal that holds for its route alone does not hide what the route is counted in.
+func TestRouteRefusedByItselfIsStillCountedWithThoseOfTheSameSize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCounts(t)
+		c.r = newRegistry(t, heed.Config{Default: unsmoothed, Dialects: []heed.Dialect{{
+			Name: "own", Origins: []string{example}, Route: []string{"X-Scope: route"},
+			Quotas: []heed.QuotaFields{{Limit: "X-Rate-Limit-Limit", Remaining: "X-Rate-Limit-Remaining", Reset: "X-Rate-Limit-Reset"}},
+		}}})
+		defer c.r.Close()
+		path, quota, _, _ := c.toldApart(600, 400)
+		refused := acquire(t, c.r, request(example+path))
+		refused.Observe(c.says(http.StatusTooManyRequests, quota, 300, "X-Scope", "route", "Retry-After", "5"))
+		refused.Release()
+		time.Sleep(10 * time.Second)
+		c.tell(path, http.StatusOK, quota, 100)
+		c.tell(path, http.StatusOK, quota, 0)
+		if c.goes(path) {
+			t.Errorf("%s goes with nothing left; told apart: %q", path, c.apart())
+		}
+	})
+}
