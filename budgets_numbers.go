@@ -346,25 +346,27 @@ func (p *partition) together(now time.Time, pm *Permit, a *Announcement, route [
 	}
 }
 
-// rejoin makes one policy of the budgets that numbers told apart: that of the
-// one called by a key, if it is known.
+// rejoin has each announced policy hold all requests again, of whatever budget it was: of those of
+// the same name the one called by a key goes on, if it is known.
 func (p *partition) rejoin(now time.Time, key, name string) {
-	one := p.slotIn(key, name, "")
+	if s := p.slotIn(key, name, ""); s != nil {
+		s.bucketName = ""
+	}
 	for _, s := range slices.Clone(p.slots) {
-		switch {
-		case s.source != SourceAnnounced || s.bucketName == "" || s.policy.Name != name:
+		if s.source != SourceAnnounced || s.bucketName == "" {
 			continue
-		case one == nil:
-			one = s
-		case s != one:
+		}
+		one := p.slotIn("", s.policy.Name, s.policy.PartitionKey)
+		if one == nil {
+			s.bucketName, one = "", s
+		} else {
 			one.ledger.closed = latest(one.ledger.closed, s.ledger.closed)
 			p.dropSlot(s)
 		}
-	}
-	if one != nil {
-		one.bucketName = ""
-		one.ledger.anew()
 		p.charge(now, one) // also what was counted in others
+	}
+	if one := p.slotIn("", name, ""); one != nil {
+		one.ledger.anew()
 	}
 	for _, l := range p.lanes {
 		p.pause.join(&l.pause)

@@ -483,10 +483,7 @@ func TestRouteToldApartWaitsForAsLongAsItsRefusalAsked(t *testing.T) {
 func TestRouteRefusedByItselfIsStillCountedWithThoseOfTheSameSize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCounts(t)
-		c.r = newRegistry(t, heed.Config{Default: unsmoothed, Dialects: []heed.Dialect{{
-			Name: "own", Origins: []string{example}, Route: []string{"X-Scope: route"},
-			Quotas: []heed.QuotaFields{{Limit: "X-Rate-Limit-Limit", Remaining: "X-Rate-Limit-Remaining", Reset: "X-Rate-Limit-Reset"}},
-		}}})
+		c.r = newRegistry(t, heed.Config{Default: unsmoothed, Dialects: []heed.Dialect{ownDialect}})
 		defer c.r.Close()
 		path, quota, _, _ := c.toldApart(600, 400)
 		refused := acquire(t, c.r, request(example+path))
@@ -497,6 +494,36 @@ func TestRouteRefusedByItselfIsStillCountedWithThoseOfTheSameSize(t *testing.T) 
 		c.tell(path, http.StatusOK, quota, 0)
 		if c.goes(path) {
 			t.Errorf("%s goes with nothing left; told apart: %q", path, c.apart())
+		}
+	})
+}
+
+// ownDialect has a policy with a name, and one without.
+var ownDialect = heed.Dialect{
+	Name: "own", Origins: []string{example}, Route: []string{"X-Scope: route"},
+	Quotas: []heed.QuotaFields{
+		{Limit: "X-Rate-Limit-Limit", Remaining: "X-Rate-Limit-Remaining", Reset: "X-Rate-Limit-Reset"},
+		{Policy: "writes", Limit: "X-Writes-Limit", Remaining: "X-Writes-Remaining", Reset: "X-Writes-Reset"},
+	},
+}
+
+func TestPolicyOfAnotherNameStillHoldsWhereRoutesAreJoined(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCounts(t)
+		c.r = newRegistry(t, heed.Config{Default: unsmoothed, Dialects: []heed.Dialect{ownDialect}})
+		defer c.r.Close()
+		path, quota, _, _ := c.toldApart(600, 400)
+		write := acquire(t, c.r, request(example+"/write"))
+		write.Observe(answer(http.StatusOK, "X-Writes-Limit", "10", "X-Writes-Remaining", "0", "X-Writes-Reset", "600"))
+		write.Release()
+		for i := 0; i < 50 && slices.Contains(c.apart(), strconv.Itoa(quota)); i++ {
+			c.tell(path, http.StatusOK, quota+100*(i/2%2), 300-i)
+		}
+		if len(c.apart()) > 0 {
+			t.Fatalf("still told apart: %v", c.apart())
+		}
+		if c.goes("/write") {
+			t.Error("/write goes with nothing left")
 		}
 	})
 }
