@@ -527,3 +527,68 @@ func TestPolicyOfAnotherNameStillHoldsWhereRoutesAreJoined(t *testing.T) {
 		}
 	})
 }
+
+// Of two counts the one that has less left is told from the other by its reset.
+func TestRoutesAreToldApartByTheirResets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCounts(t)
+		sooner, later := c.end, c.end.Add(10*time.Minute)
+		c.used["tweets"] = 500
+		for range 100 {
+			c.end = sooner
+			c.ask("/tweets", "tweets", 900)
+			c.end = later
+			c.ask("/users", "users", 900)
+		}
+		if n := len(c.apart()); n != 2 {
+			t.Errorf("told apart: %v", c.apart())
+		}
+	})
+}
+
+// What is said late of one quota was counted before what others were told meanwhile.
+func TestRouteThatAnswersSlowlyIsNotToldApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCounts(t)
+		type slow struct {
+			pm   *heed.Permit
+			left int
+		}
+		var flying []slow
+		for range 400 {
+			c.ask("/quick", "one", 5000)
+			c.used["one"]++
+			flying = append(flying, slow{acquire(t, c.r, request(example+"/slow")), 5000 - c.used["one"]})
+			if len(flying) > 20 {
+				s := flying[0]
+				s.pm.Observe(c.says(http.StatusOK, 5000, s.left))
+				s.pm.Release()
+				flying = flying[1:]
+			}
+		}
+		if len(c.apart()) > 0 {
+			t.Errorf("told apart: %v", c.apart())
+		}
+	})
+}
+
+// Being told from one route over and over says nothing of the others.
+func TestRouteIsNotToldApartFromOneOfItsOwnCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, chance := newCounts(t), rand.New(rand.NewPCG(1, 1))
+		for range 1500 {
+			switch chance.IntN(6) {
+			case 0:
+				c.ask("/read", "one", 5000)
+			case 1:
+				c.ask("/list", "one", 5000)
+			default:
+				c.ask("/write", "another", 5000)
+			}
+		}
+		c.tell("/read", http.StatusOK, 5000, 0)
+		if c.goes("/list") {
+			t.Errorf("with nothing left for /read, /list goes; told apart: %v", c.apart())
+		}
+	})
+}
