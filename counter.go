@@ -22,6 +22,8 @@ type counter struct {
 	before     float64       // units used in the window before …
 	own        float64       // … those of them that this process used …
 	mark       int64         // … and what it used in all windows before the present one
+	cut        bool          // in the last second of a window no reset is named: they are rounded down …
+	uncut      bool          // … or one was once
 
 	fits                    int       // answers in a row, in one window, that fit that …
 	from                    time.Time // … when the first of them came …
@@ -60,6 +62,7 @@ func (l *ledger) learnCounter(now, start time.Time, c *charge, p *Policy, s *sta
 	if k.window != w {
 		*k = counter{window: w}
 	}
+	l.hearCut(now, start, s, r)
 	if r > 0 && !s.refused && s.reset > s.resolution && w > 4*s.resolution { // else it names no end of a window for certain
 		if !l.hearTurn(now, start, c, s) {
 			return
@@ -80,6 +83,9 @@ func (l *ledger) learnCounter(now, start time.Time, c *charge, p *Policy, s *sta
 func (l *ledger) hearTurn(now, start time.Time, c *charge, s *statement) bool {
 	k, w := &l.counter, l.counter.window
 	ends, last := start.Add(s.reset-s.resolution), now.Add(s.reset+s.resolution)
+	if k.cut {
+		ends = start.Add(s.reset) // it is not rounded up
+	}
 	mark := l.answered - c.n
 	switch turns := middle(ends, last).Sub(middle(k.ends, k.last)).Round(w) / w; {
 	case turns == 0:
@@ -99,7 +105,8 @@ func (l *ledger) hearTurn(now, start time.Time, c *charge, s *statement) bool {
 		k.ends, k.last, k.mark, k.before, k.own, k.fits = ends, last, mark, 0, 0, 0
 	}
 	if k.last.Before(k.ends) { // it is not the end of a window that is named
-		k.ends, k.last, k.fits = ends, last, 0
+		k.ends, k.last, k.fits = start.Add(s.reset-s.resolution), last, 0
+		k.cut, k.uncut = false, k.uncut || k.cut
 		if !k.known {
 			k.own = 0
 		}
@@ -152,6 +159,47 @@ func (l *ledger) weigh(now, start time.Time, c *charge, p *Policy, s *statement,
 
 // fewUnits are too few in a window to tell by how they come back.
 const fewUnits = 5
+
+// hearCut notices whether a reset is named in the last second of a window. One that is rounded
+// down is not, nor is any that is a whole window away.
+func (l *ledger) hearCut(now, start time.Time, s *statement, r int64) {
+	k := &l.counter
+	switch {
+	case !l.twoCounts():
+	case s.reset >= k.window, s.reset > 0 && l.closing(start) && l.closing(now):
+		k.cut, k.uncut = false, true
+	case l.zeros > 0 && r > 0 && !k.uncut:
+		k.cut = now.After(k.ends.Add(-l.grain)) && start.Before(k.last)
+	}
+}
+
+// closing reports whether the present window is over within what resets are rounded to.
+func (l *ledger) closing(now time.Time) bool {
+	return now.After(l.counter.last.Add(-l.grain)) && now.Before(l.counter.ends)
+}
+
+// cuts reports whether that is so of two counts that this process alone uses.
+func (l *ledger) cuts() bool { return l.twoCounts() && l.counter.cut && !l.othersSeen }
+
+// leaves is how much of what comes back steadily stays where others wait. The last unit does, for its answer
+// would stop all for a while. Where no reset is named in the last second of a window it stops nothing.
+func (l *ledger) leaves(now time.Time, n int64, p *Policy) float64 {
+	leaves, spare := 1.0, aQuarter
+	if l.cuts() && l.closing(now) {
+		leaves, spare = 0, min(aQuarter, l.refill(now, p)*l.usual.Seconds())
+	}
+	if n >= p.Quota {
+		leaves = 0
+	}
+	if l.twoCounts() {
+		leaves += spare + math.Floor(l.meanwhile(now, p))
+	}
+	return leaves
+}
+
+// aQuarter of a unit more than is needed is waited for where what comes back is known exactly:
+// what is left is told in whole units, and one too few says that nothing is.
+const aQuarter = 0.25
 
 // gone is how much of the window before is no longer in use at the end of the present one,
 // but was at an instant.

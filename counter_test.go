@@ -97,6 +97,33 @@ func TestCounterOfTwoWindowsIsUsedUpWhicheverWayItsResetsAreRounded(t *testing.T
 	}
 }
 
+// Where resets are rounded down none is named in the last second of a window. An answer that says
+// that nothing is left stops nothing then, and the last unit, which would be lost, goes. Where
+// they are rounded otherwise it stays.
+func TestLastUnitOfTwoCountsGoesWhereItsAnswerStopsNothing(t *testing.T) {
+	const known, windows, quota, window = 4, 16, 50, 5 * time.Second
+	for rounding, least := range map[heedtest.Rounding]float64{heedtest.RoundDown: 48.25, heedtest.RoundNearest: 47.5, heedtest.RoundUp: 47.5} {
+		for _, trip := range []time.Duration{5 * time.Millisecond, 500 * time.Millisecond} {
+			var accepted, refused, runs int64
+			for phase := 400 * time.Millisecond; phase < window; phase += 1130 * time.Millisecond {
+				tally, _ := load{heedtest.Config{
+					Algorithm: heedtest.SlidingCounter, Rounding: rounding, Phase: phase,
+					Policies: []heedtest.Policy{{Quota: quota, Window: window}}, Latency: heedtest.RoundTrip(trip),
+				}, 16, known + windows, func(o *heedtest.Origin, _ *heed.Registry) {
+					time.Sleep(known * window)
+					accepted -= o.Tally().Accepted
+				}}.play(t)
+				accepted, refused, runs = accepted+tally.Accepted, refused+tally.Refused, runs+1
+			}
+			mean := float64(accepted) / float64(runs*windows)
+			t.Logf("rounded %v, %v: %.2f accepted in a window, %d refused", rounding, trip, mean, refused)
+			if mean < least || refused > 0 {
+				t.Errorf("rounded %v, %v: %.2f accepted in a window, %d refused, want at least %v and none", rounding, trip, mean, refused, least)
+			}
+		}
+	}
+}
+
 // An empty counter names the end of a window: that is no reason to keep it from
 // running empty, for what is left at the end is lost.
 func TestCounterOfTwoWindowsIsUsedUpAfterItsQuotaWasCut(t *testing.T) {

@@ -43,6 +43,8 @@ func (l *ledger) hearNothingLeft(now time.Time, p *Policy, s *statement, atMost 
 		l.proven, l.enough = l.blind, l.blind
 	}
 	switch {
+	case wait == 0 && l.twoCounts() && !s.refused: // it stops nothing, and how much comes back is known
+		return false
 	case wait >= 0 && l.piecemeal && !l.flows() && p.Window > 0:
 		wait += max(s.resolution, l.later(now, p, s)+p.Window/10)
 	case wait >= 0:

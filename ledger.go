@@ -104,10 +104,6 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 	return room
 }
 
-// aQuarter of a unit more than is needed is waited for where what comes back is known exactly:
-// what is left is told in whole units, and one too few says that nothing is.
-const aQuarter = 0.25
-
 // free returns the instant from which n units may be sent, as far as is
 // known now; false where that depends on answers still to come. pressed says
 // that others wait behind.
@@ -122,12 +118,9 @@ func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Tim
 		return now, true
 	}
 	if refills {
-		if pressed && n < p.Quota { // the last unit stays, for its answer would stop all for a while
-			n++
-		}
 		missing := float64(n) - l.refilled(now.Add(l.onTheWay()), p)
-		if pressed && l.twoCounts() {
-			missing += aQuarter + math.Floor(l.meanwhile(now, p))
+		if pressed {
+			missing += l.leaves(now, n, p)
 		}
 		if missing <= 0 {
 			return now, true
