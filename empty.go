@@ -8,6 +8,7 @@ type drought struct {
 	dry      time.Time     // since when nothing has been left
 	zeros    int           // resets of 0 in a row …
 	above    time.Time     // … and when one above 0 was named last
+	hinted   time.Time     // until then Retry-After says that nothing is left, where a request went too soon
 	whole    int64         // the most that was ever said to be left
 	blind    time.Duration // how long to wait where nothing is left and no reset named …
 	proven   time.Duration // … a wait that was too short …
@@ -19,7 +20,7 @@ type drought struct {
 // hearNothingLeft takes in that nothing is left: nothing may start for as long as
 // the answer says or, where it does not, as it is likely to last. It reports whether that
 // is longer than atMost.
-func (l *ledger) hearNothingLeft(now time.Time, p *Policy, s *statement, atMost time.Duration) (capped bool) {
+func (l *ledger) hearNothingLeft(now, start time.Time, p *Policy, s *statement, atMost time.Duration) (capped bool) {
 	if s.reset > p.Window/4 {
 		l.counter.hearEnd(now.Add(s.reset))
 	}
@@ -54,7 +55,7 @@ func (l *ledger) hearNothingLeft(now time.Time, p *Policy, s *statement, atMost 
 	case l.shape == shapeRefill:
 		wait = l.awaited(now, 1, p)
 	case p.Window > 0 && l.shape == shapeReset && !l.opened.IsZero():
-		wait = l.lapses(p).Sub(now)
+		wait = l.lasts(now, start, p, s)
 	case p.Window > 0:
 		wait = p.Window
 		if at, ok := l.own.back(now, 1, p.Window); ok {
@@ -67,6 +68,25 @@ func (l *ledger) hearNothingLeft(now time.Time, p *Policy, s *statement, atMost 
 	}
 	l.close(now, wait, atMost)
 	return wait > atMost
+}
+
+// lasts is how long nothing is left of a window whose end no field names. A refusal that is the
+// first word of an epoch shows that it was begun too soon, and is no answer of another window: the
+// one that was used up is over a window after that, and sooner where Retry-After says so. Where
+// that was too soon, too, none is believed again until something was left.
+func (l *ledger) lasts(now, start time.Time, p *Policy, s *statement) time.Duration {
+	tooSoon := s.refused && l.begun.Equal(now)
+	if tooSoon && !l.elastic && l.dry.Add(p.Window-l.ahead).After(now) {
+		l.opened = l.dry
+	}
+	wait := l.lapses(p).Sub(now)
+	if tooSoon && l.hinted.IsZero() && s.after > 0 {
+		l.hinted = now.Add(s.after)
+	}
+	if s.refused && s.after > 0 && start.Before(l.hinted) {
+		wait = min(wait, s.after)
+	}
+	return wait
 }
 
 // close lets nothing start before an answer's receipt plus the wait it named.

@@ -175,15 +175,20 @@ func (l *ledger) noticeReset(now, start time.Time, c *charge, p *Policy, s state
 }
 
 // noticeTurn notices that a window has turned of which no reset is named: far more is left
-// all at once than can have come back steadily, or unit by unit.
+// all at once than can have come back steadily, or unit by unit, or all of it.
 func (l *ledger) noticeTurn(now, start time.Time, c *charge, p *Policy, remaining int64) {
 	if !l.stated || l.elastic || l.othersSeen || l.flows() || l.inferred > 0 || p.Window <= 0 || p.Quota <= 0 || remaining < 0 ||
 		!l.opens.IsZero() || now.Before(l.adopted) {
 		return
 	}
-	least := min(remaining, p.Quota) - (l.sent - c.answered - c.n) // which may not be counted
+	open := l.sent - c.answered // the answer counts them or not
+	least := min(remaining, p.Quota) - (open - c.n)
 	unused := p.Quota - l.own.between(now.Add(-p.Window), start) - c.n
-	if least-l.most-l.steadily(now, p) < p.Quota/4 || least <= unused {
+	far := p.Quota / 4
+	if remaining+open >= p.Quota { // nothing that was answered before c went is counted any more
+		far = min(far, 2)
+	}
+	if least-l.most-l.steadily(now, p) < far || least <= unused {
 		return
 	}
 	l.shape = shapeReset
@@ -274,7 +279,7 @@ func (l *ledger) stale(start time.Time, c *charge, s statement) bool {
 	if c.epoch == l.epoch || l.flows() {
 		return false
 	}
-	if s.reset < 0 || l.last.IsZero() {
+	if s.reset <= 0 || l.last.IsZero() {
 		return true
 	}
 	return !start.Add(s.reset - s.resolution).After(l.last)

@@ -288,7 +288,8 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 	}
 	room := s.ledger.room(now, &s.terms)
 	capped := s.ledger.hear(now, pm.start, c, &s.terms, statement{
-		remaining: lim.Remaining, reset: lim.Reset, resolution: lim.Resolution, grain: grain, clock: lim.Clock, instant: instant, refused: a.Refused,
+		remaining: lim.Remaining, reset: lim.Reset, resolution: lim.Resolution, grain: grain, clock: lim.Clock, instant: instant,
+		after: a.RetryAfter, refused: a.Refused,
 	}, p.origin.limits.MaxRetryAfter)
 	if after := s.ledger.room(now, &s.terms); after < room || now.Before(s.ledger.closed) {
 		p.news = true

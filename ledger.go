@@ -69,6 +69,7 @@ type statement struct {
 	reset      time.Duration // negative: not said
 	resolution time.Duration // by how much the reset may be off …
 	grain      time.Duration // … and what it is rounded to
+	after      time.Duration // what Retry-After says; 0: nothing
 	clock      bool          // the reset was named as an instant …
 	instant    time.Time     // … of the origin's clock
 	refused    bool
@@ -337,12 +338,12 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 			if l.blind > 0 {
 				l.waited(r)
 			}
-			l.dry = time.Time{}
+			l.dry, l.hinted = time.Time{}, time.Time{}
 		}
 		l.whole = max(l.whole, r)
 		return capped
 	}
-	return l.hearNothingLeft(now, p, &s, atMost) || capped
+	return l.hearNothingLeft(now, start, p, &s, atMost) || capped
 }
 
 // hearLate takes in the answer to c, of an epoch that is over, where it is the last word so

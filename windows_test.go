@@ -5,7 +5,9 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -566,6 +568,69 @@ func TestWindowsByTheClockWhoseEndIsNotNamedAreUsedUp(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Where they are first met shortly before they turn, hardly anything is back by then that could show it:
+// that costs a refusal at the most, and as long as that names, but not the window after.
+func TestWindowsMetShortlyBeforeAnEndThatIsNotNamedAreUsedUp(t *testing.T) {
+	const windows = 4
+	for _, policy := range []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}, {Quota: 100, Window: 10 * time.Second}, {Quota: 500, Window: time.Minute}} {
+		for _, latency := range []time.Duration{time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond} {
+			for _, ends := range []time.Duration{3 * latency / 4, 7 * latency / 4, 5 * latency, 300 * time.Millisecond, 600 * time.Millisecond} {
+				tally, _ := load{heedtest.Config{
+					Algorithm: heedtest.FixedWindowByClock, Rounding: heedtest.RoundZero, Policies: []heedtest.Policy{policy},
+					Phase: ends, Latency: heedtest.RoundTrip(latency),
+				}, 16, windows, nil}.play(t)
+				t.Logf("%d per %v, %v, ends after %v: %d accepted, %d refused", policy.Quota, policy.Window, latency, ends, tally.Accepted, tally.Refused)
+				if tally.Accepted < windows*policy.Quota*95/100 || tally.Refused > 1 || tally.Early > 0 {
+					t.Errorf("%d per %v, %v, ends after %v: %d accepted of %d, %d refused, %d early", policy.Quota, policy.Window, latency, ends,
+						tally.Accepted, windows*policy.Quota, tally.Refused, tally.Early)
+				}
+			}
+		}
+	}
+}
+
+// A request that went too soon for such a window waits for as long as its refusal names.
+func TestRefusalNamesWhenAWindowTurnsWhoseEndIsNotNamed(t *testing.T) {
+	const window, ends = time.Minute, 300 * time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		o := heedtest.NewOrigin(heedtest.Config{
+			Algorithm: heedtest.FixedWindowByClock, Rounding: heedtest.RoundZero, Policies: []heedtest.Policy{{Quota: 500, Window: window}},
+			Phase: ends, Latency: heedtest.RoundTrip(time.Millisecond), Record: true,
+		})
+		tr := quiet(t, o, heed.Limits{})
+		get := func() bool {
+			resp, err := tr.Client().Get(site)
+			if err != nil {
+				return false // the registry was closed
+			}
+			resp.Body.Close()
+			return true
+		}
+		get() // all that shows of the window that is met first
+		time.Sleep(ends)
+		var wg sync.WaitGroup
+		for range 16 {
+			wg.Go(func() {
+				for get() {
+				}
+			})
+		}
+		time.Sleep(3 * window)
+		events, tally := o.Events(), o.Tally()
+		tr.Registry.Close()
+		wg.Wait()
+		if tally.Refused != 1 || tally.Early > 0 {
+			t.Fatalf("%d refused, %d early", tally.Refused, tally.Early)
+		}
+		refused := slices.IndexFunc(events, func(e heedtest.Event) bool { return e.Status == http.StatusTooManyRequests })
+		waited := events[refused+1].Start - events[refused].Delivered
+		t.Logf("the next waited for %v", waited)
+		if waited < time.Second || waited > 1200*time.Millisecond {
+			t.Errorf("the next waited for %v, where a second was named", waited)
+		}
+	})
 }
 
 // Nor is it where only the last fifth of a window is told of: the silent answers before it are of that window,
