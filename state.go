@@ -33,7 +33,8 @@ type origin struct {
 	inFlight  int           // requests whose bodies are not over
 	listening int           // refusals of all partitions whose bodies are being looked at
 	waiting   int
-	spaced    int           // of those in line, how many ask for an interval of their own
+	spaced    int           // of those in line, how many ask for an interval of their own …
+	due       *waiter       // … and the one that the origin is kept free for; nil: none
 	stirred   bool          // something changed for all partitions: wake them all
 	waited    time.Duration // in all
 	warned    bool          // that it was much
