@@ -200,7 +200,7 @@ func (p *partition) configure(now time.Time, charge bool) {
 // fits reports whether a configured slot can go on as the one of another policy.
 // A bucket's books are none of a window.
 func (s *slot) fits(p *Policy) bool {
-	return s.policy.Name == p.Name && s.policy.Unit == p.Unit && (s.policy.Burst > 0) == (p.Burst > 0)
+	return s.policy.Name == p.Name && s.policy.Unit == p.Unit && s.policy.isBucket() == p.isBucket()
 }
 
 // dropSlot forgets one policy.
