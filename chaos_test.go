@@ -168,6 +168,35 @@ func chaosTurn(r *Registry, rnd *rand.Rand) error {
 	return nil
 }
 
+// What a body held that nobody counted is no news for a ledger that is not told of it.
+func TestBooksBalanceWhereNobodyCountsBytes(t *testing.T) {
+	for name, burst := range map[string]int64{"window": 0, "bucket": 500} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, err := NewRegistry(Config{Default: Limits{Policies: []Policy{{Quota: 1000, Window: time.Minute, Burst: burst, Unit: UnitContentBytes}}}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer r.Close()
+				req := chaosTo("https://0.example", "", "/")
+				pm, err := r.Acquire(WithCost(t.Context(), UnitContentBytes, 100), req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				pm.Release() // its body was left to others
+				for _, o := range r.all() {
+					checkBooks(t, o)
+					for _, s := range o.partitions[0].slots {
+						if left, want := s.remaining(time.Now()), s.most()-100; left != want {
+							t.Errorf("%d left, want %d", left, want)
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
 // checkBooks reports what is not as it should be where nothing is in flight.
 func checkBooks(t *testing.T, o *origin) {
 	o.mu.Lock()
@@ -184,17 +213,23 @@ func checkBooks(t *testing.T, o *origin) {
 			t.Errorf("%s: queue %+v, %d parked, timer %v", name, p.queue, len(p.parked), p.timer != nil)
 		}
 		for _, s := range p.slots {
-			l := &s.ledger
-			if s.inFlight != 0 || l.own.inFlight != 0 || l.sent != l.answered {
+			l, own := &s.ledger, &s.ledger.own
+			switch b := s.books.(type) {
+			case *rollingWindow:
+				own = &b.own
+			case *tokenBucket:
+				own = &b.within.own
+			}
+			if s.inFlight != 0 || own.inFlight != 0 || l.sent != l.answered {
 				t.Errorf("%s: policy %q (%v, %s): %d and %d in flight, %d sent, %d answered", name, s.policy.Name, s.source, s.policy.Unit,
-					s.inFlight, l.own.inFlight, l.sent, l.answered)
+					s.inFlight, own.inFlight, l.sent, l.answered)
 			}
 			var logged int64
-			for _, u := range l.own.log {
+			for _, u := range own.log {
 				logged += u.n
 			}
-			if logged != l.own.logged || logged < 0 {
-				t.Errorf("%s: policy %q: %d logged, %d in the log", name, s.policy.Name, l.own.logged, logged)
+			if logged != own.logged || logged < 0 {
+				t.Errorf("%s: policy %q: %d logged, %d in the log", name, s.policy.Name, own.logged, logged)
 			}
 		}
 	}

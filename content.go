@@ -24,7 +24,7 @@ func (k *content) weighed(bytes int64) {
 // knows; where that is not exact, at least so many.
 func (s *slot) weigh(now, start time.Time, c *charge, bytes int64, exact bool) {
 	if bytes < 0 {
-		s.ledger.answered += c.n
+		s.books.correct(now, start, c, c.n, &s.terms)
 		return
 	}
 	if !exact {
@@ -36,8 +36,8 @@ func (s *slot) weigh(now, start time.Time, c *charge, bytes int64, exact bool) {
 	s.content.weighed(bytes)
 }
 
-// unweigh gives back what c took, whose request was refused: it costs what the refusal itself
-// holds.
+// unweigh gives back what c took of a slot that follows what answers say, whose request was
+// refused: it costs what the refusal itself holds.
 func (s *slot) unweigh(now time.Time, c *charge) {
 	if left := s.ledger.left + c.n; c.epoch == s.ledger.epoch && left > 0 && left < c.n {
 		s.content.exacting = true // something was left

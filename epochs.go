@@ -233,9 +233,7 @@ func (l *ledger) shorten(now time.Time, p *Policy, grain time.Duration) {
 	if l.down > 0 || most >= p.Window || most <= least || most < grain {
 		return
 	}
-	if whole := most.Truncate(time.Second); whole >= max(least, 1) { // as most are
-		most = whole
-	}
+	most = roundest(max(least, 1), most, time.Second) // as most are
 	p.Window, l.inferred = most, max(most-least, 1)
 }
 

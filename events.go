@@ -14,7 +14,7 @@ const (
 	EventAdmitted  // a request may go; Wait is how long it waited
 	EventAnswered  // an answer came; Status, Latency, Remaining
 	EventRefused   // an answer turned a request away for a limit; as EventAnswered
-	EventPaused    // a partition or origin is paused; Wait, Cause, Policy, InARow, Capped
+	EventPaused    // a partition or origin is paused; Wait, Asked, Cause, Policy, InARow, Capped
 	EventResumed   // a pause is over
 	EventLearned   // a policy was announced for the first time, changed, or was inferred; Policy, Quota, Window, Unit
 	EventRetried   // a request is about to be tried again; Attempt, and Status of the answer it is tried again for
@@ -82,7 +82,7 @@ type Event struct {
 	Unit      Unit
 
 	Timed  bool          // EventPaused: the server or the user said for how long
-	Asked  time.Duration // EventPaused: for how long the server said, where heed waits longer for having found that too short; 0: Wait
+	Asked  time.Duration // EventPaused: for how long the server said, where heed waits longer for having found that too short; 0: for Wait, or longer where that is Capped
 	Manual bool          // EventPaused, EventResumed: by Registry.Pause
 	Whole  bool          // EventPaused, EventResumed: the whole origin and not one partition
 	Capped bool          // EventPaused: cut down to Max

@@ -69,7 +69,7 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 		v.await(now, CausePause, "")
 	}
 	o.space(now, &v, a.opts.minInterval, pl.all)
-	v.hold(o.kept(now, a), CauseInterval, "")
+	v.hold(o.kept(a), CauseInterval, "")
 	v.hold(a.notBefore, CauseBackoff, "")
 	if gap := p.spacing(); gap > 0 {
 		v.hold(p.lastStart.Add(gap), CauseConcurrency, "")
@@ -210,23 +210,23 @@ func (o *origin) space(now time.Time, v *verdict, interval time.Duration, n int)
 	}
 }
 
-// kept is the instant until which the origin is kept free for a request before a that nothing
-// but a longer interval of its own holds: it has been put off for as long as that already, and
-// would be for ever by others that ask for none.
-func (o *origin) kept(now time.Time, a *ask) (until time.Time) {
-	if o.spaced == 0 {
-		return until
+// keep has the origin kept free for w, which has just been judged, where nothing but a longer
+// interval of its own holds it: once it has been put off for as long as that, it would be for
+// ever by others that ask for none. It is one request at a time, the first of them.
+func (o *origin) keep(now time.Time, w *waiter) {
+	due := w.opts.minInterval > 0 && w.held.cause == CauseInterval && now.Sub(w.arrived) >= w.opts.minInterval
+	switch {
+	case due && (o.due == nil || w.precedes(&o.due.ask)):
+		o.due = w
+	case !due && o.due == w:
+		o.due = nil
 	}
-	for _, p := range o.partitions {
-		p.queues(func(_ *lane, q *queue) {
-			w := q.head()
-			if w == nil || w.opts.minInterval <= 0 || w.held.cause != CauseInterval || !w.precedes(a) {
-				return
-			}
-			if now.Sub(w.arrived) >= w.opts.minInterval {
-				until = latest(until, o.lastStart.Add(w.opts.minInterval))
-			}
-		})
+}
+
+// kept is the instant until which the origin is kept free for a request before a.
+func (o *origin) kept(a *ask) (until time.Time) {
+	if w := o.due; w != nil && w.precedes(a) && w.queue.head() == w {
+		until = o.lastStart.Add(w.opts.minInterval)
 	}
 	return until
 }

@@ -509,3 +509,22 @@ func TestPanicOfOnEventKeepsNewLimitsFromNobody(t *testing.T) {
 		}
 	})
 }
+
+// A size of a bucket says nothing of how many may be in flight.
+func TestBurstOfAConcurrencyLimitMeansNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{Default: heed.Limits{
+			Policies: []heed.Policy{{Quota: 2, Window: time.Minute, Burst: 9, Unit: heed.UnitConcurrentRequests}},
+		}})
+		meet(t, r, example)
+		pm := acquire(t, r, request(example))
+		if p := r.Snapshot()[0].Partitions[0].Policies[0]; p.Used != 1 || p.Remaining != 1 {
+			t.Errorf("with one in flight: %+v", p)
+		}
+		err := r.SetLimits("*", heed.Limits{Policies: []heed.Policy{{Quota: 3, Unit: heed.UnitConcurrentRequests}}})
+		if p := r.Snapshot()[0].Partitions[0].Policies[0]; err != nil || p.Used != 1 || p.Remaining != 2 {
+			t.Errorf("with one in flight of three: %+v, %v", p, err)
+		}
+		pm.Release()
+	})
+}

@@ -31,7 +31,9 @@ type Policy struct {
 func (p *Policy) rate() float64 { return float64(p.Quota) / p.Window.Seconds() }
 
 // isBucket reports whether a policy is kept to as a token bucket.
-func (p *Policy) isBucket() bool { return p.Burst > 0 && p.Window > 0 }
+func (p *Policy) isBucket() bool {
+	return p.Burst > 0 && p.Window > 0 && p.Unit != UnitConcurrentRequests
+}
 
 // A ServiceLimit is what a server says is left of one policy just now
 // (draft-ietf-httpapi-ratelimit-headers-11, section 4).

@@ -124,6 +124,9 @@ func (q *queue) remove(w *waiter) {
 	l.units -= w.units()
 	q.len--
 	q.count(w, -1)
+	if o := w.home.origin; o.due == w {
+		o.due = nil
+	}
 }
 
 // ahead returns how many waiters, and units, would go before a.

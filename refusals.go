@@ -172,11 +172,11 @@ func (p *partition) refusedUntil(now time.Time, pm *Permit, asked, hint time.Dur
 	}
 	most := o.limits.MaxRetryAfter
 	e := Event{Cause: CausePause, Wait: hint, Timed: true, Whole: whole, InARow: inARow}
-	if hint > asked {
-		e.Asked = asked
-	}
 	if hint > most {
 		hint, e.Wait, e.Capped = most, most, true
+	}
+	if hint > asked {
+		e.Asked = asked
 	}
 	until := now.Add(hint)
 	if fresh {

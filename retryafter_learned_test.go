@@ -93,6 +93,15 @@ func TestRetryAfterThatWasTooShortIsTriedAgainNowAndThen(t *testing.T) {
 				if mended && longer > 8 || !mended && (shorter < 2 || shorter > 5) {
 					t.Errorf("%d times waited for as long as asked, %d times for longer", shorter, longer)
 				}
+				r.SetLimits("*", heed.Limits{MaxRetryAfter: 10 * time.Second}) // no longer than asked, then
+				for range 3 {
+					use()
+					send(429, "Retry-After", "10")
+					if paused.Asked != 0 || paused.Wait != 10*time.Second {
+						t.Errorf("with a cap: %+v", paused)
+					}
+					send(200)
+				}
 			})
 		})
 	}

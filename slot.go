@@ -226,7 +226,7 @@ func (s *slot) settle(now, start time.Time, c *charge) {
 
 // settleRefused says that c's request was refused: what it took is in nobody's
 // use, save where the origin counts refused requests, which what it says of
-// this policy will show.
+// this policy will show. Of a policy of which answers say nothing it is not known.
 func (s *slot) settleRefused(now time.Time, c *charge) {
 	if c.settled {
 		return

@@ -33,7 +33,8 @@ type origin struct {
 	inFlight  int           // requests whose bodies are not over
 	listening int           // refusals of all partitions whose bodies are being looked at
 	waiting   int
-	spaced    int           // of those in line, how many ask for an interval of their own
+	spaced    int           // of those in line, how many ask for an interval of their own …
+	due       *waiter       // … and the one that the origin is kept free for; nil: none
 	stirred   bool          // something changed for all partitions: wake them all
 	waited    time.Duration // in all
 	warned    bool          // that it was much
@@ -199,7 +200,7 @@ func (p *partition) configure(now time.Time, charge bool) {
 // fits reports whether a configured slot can go on as the one of another policy.
 // A bucket's books are none of a window.
 func (s *slot) fits(p *Policy) bool {
-	return s.policy.Name == p.Name && s.policy.Unit == p.Unit && (s.policy.Burst > 0) == (p.Burst > 0)
+	return s.policy.Name == p.Name && s.policy.Unit == p.Unit && s.policy.isBucket() == p.isBucket()
 }
 
 // dropSlot forgets one policy.

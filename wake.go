@@ -99,6 +99,7 @@ func before(a, b *waiter) bool {
 // wakeHead admits the first of those at the heads of the partition's queues that
 // may go. Else it sets the timer and reports false.
 func (p *partition) wakeHead(now time.Time) bool {
+	o := p.origin
 	p.unpark(now)
 	var buf [8]*waiter
 	heads := buf[:0]
@@ -125,6 +126,7 @@ func (p *partition) wakeHead(now time.Time) bool {
 			return true
 		}
 		w.held = v.obstacle
+		o.keep(now, w)
 		if v.asks {
 			p.askLedger(w)
 		}

@@ -62,7 +62,7 @@ func demo(ctx context.Context, s streams, args []string) int {
 	if *redisURL != "" {
 		var err error
 		if shared, err = redis.ParseURL(*redisURL); err != nil {
-			return s.misused(f, fmt.Errorf("--redis: %w", err))
+			return s.misused(f, errors.New("--redis: that is no URL of a Redis: want redis://USER:PASSWORD@HOST:PORT/DATABASE")) // err may quote the password
 		}
 	}
 	switch {

@@ -65,4 +65,10 @@ func TestDemoShowsNoPasswordOfRedis(t *testing.T) {
 	if strings.Contains(stdout+stderr, "secret") || !strings.Contains(stdout, "the Redis at "+server.Addr()) || status == exitUsage {
 		t.Errorf("exit status %d, stderr %q, stdout:\n%s", status, stderr, stdout)
 	}
+	for _, url := range []string{"redis://:secret@[::1", "redis://:secret@host:port", "redis://host:1/2secret@host/x"} {
+		stdout, stderr, status = heedCommand(t, "demo", "-p", "1", "--redis", url)
+		if strings.Contains(stdout+stderr, "secret") || !strings.Contains(stderr, "--redis") || status != exitUsage {
+			t.Errorf("%s: exit status %d, stderr %q, stdout:\n%s", url, status, stderr, stdout)
+		}
+	}
 }
