@@ -164,3 +164,42 @@ func TestRateBehindALongConstantRetryAfterIsFound(t *testing.T) {
 		t.Errorf("%.3f of what was to be had, want 0.6; %d refused in %d runs, want at most %d", share, refused, runs, 28*runs)
 	}
 }
+
+// It is heed's own guess alone that is doubled in a row. An origin that names a wait, less and less
+// of it until it names none, has said itself when to come back all the time until then.
+func TestWaitsNamedBeforeDoNotDoubleTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{})
+		defer r.Close()
+		send := func(status int, header ...string) time.Duration {
+			began := time.Now()
+			pm := acquire(t, r, request(example))
+			waited := time.Since(began)
+			time.Sleep(10 * time.Millisecond)
+			pm.Observe(answer(status, header...))
+			pm.Release()
+			return waited
+		}
+		use := func() {
+			for range 100 {
+				send(200)
+			}
+		}
+		use()
+		send(429, "Retry-After", "10")
+		use()
+		var alone, after time.Duration
+		send(429)
+		alone = send(200)
+		use()
+		for _, wait := range []string{"16", "8", "4", "2", "1"} {
+			send(429, "Retry-After", wait)
+		}
+		send(429)
+		after = send(200)
+		t.Logf("waited %v, and %v after others", alone, after)
+		if after > 2*alone {
+			t.Errorf("waited %v, and %v after others", alone, after)
+		}
+	})
+}
