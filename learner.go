@@ -205,7 +205,7 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 	default:
 		p.dropSlot(s)
 	}
-	l.rate.refused(pm.start, l.crowd.trip(), rateOf(l.accepted, pm.start.Sub(l.since)))
+	l.rate.refused(pm.start, l.crowd.trip(), rateOf(l.accepted, pm.start.Sub(latest(l.since, l.rate.opened.at))))
 	if s != nil { // it is no such limit, but a rate that they exceed
 		l.notInFlight(now)
 	}

@@ -203,3 +203,44 @@ func TestWaitsNamedBeforeDoNotDoubleTheNext(t *testing.T) {
 		}
 	})
 }
+
+// What is accepted after a block tells the rate from when heed may send again on, which is later than the
+// first refusal had named where another one came late.
+func TestRefusalThatComesLateDoesNotLowerTheNextMeasure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var rate float64
+		r := newRegistry(t, heed.Config{OnEvent: func(e heed.Event) {
+			if e.Kind == heed.EventLearned {
+				rate = float64(e.Quota) / e.Window.Seconds()
+			}
+		}})
+		defer r.Close()
+		send := func(status int, header ...string) {
+			pm := acquire(t, r, request(example))
+			time.Sleep(100 * time.Millisecond)
+			pm.Observe(answer(status, header...))
+			pm.Release()
+		}
+		for range 30 {
+			send(200)
+		}
+		a, b := acquire(t, r, request(example)), acquire(t, r, request(example))
+		time.Sleep(100 * time.Millisecond)
+		a.Observe(answer(429, "Retry-After", "5"))
+		a.Release()
+		time.Sleep(4 * time.Second)
+		b.Observe(answer(429, "Retry-After", "5"))
+		b.Release()
+		send(200)
+		before := rate
+		for range 40 {
+			send(200)
+		}
+		send(429, "Retry-After", "5")
+		send(200)
+		t.Logf("learned %.2f per second, then %.2f", before, rate)
+		if rate < 0.9*before {
+			t.Errorf("learned %.2f per second, then %.2f", before, rate)
+		}
+	})
+}
