@@ -211,7 +211,7 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 	default:
 		p.dropSlot(s)
 	}
-	l.rate.refused(pm.start, l.crowd.trip(), rateOf(l.accepted, pm.start.Sub(l.since)))
+	l.rate.refused(pm.start, l.crowd.trip(), rateOf(l.accepted, pm.start.Sub(latest(l.since, l.rate.opened.at))))
 	if s != nil { // it is no such limit, but a rate that they exceed
 		l.notInFlight(now)
 	}
@@ -362,7 +362,7 @@ func (p *partition) unlearn() {
 
 // pauseFor is how long to wait after a refusal at a learned rate: until the
 // next unit, or where a burst of them may come at a time, a small part of it;
-// twice as long for every further refusal in a row, but not past the end of a window
+// twice as long for every further one in a row that names no time, but not past the end of a window
 // that began with the first of as many requests as fill one. While it is in doubt whether
 // it is a window, and how long, the ends of round times are what is tried.
 func (l *learner) pauseFor(now time.Time, inARow int, most time.Duration) time.Duration {

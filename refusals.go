@@ -43,20 +43,20 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 		}
 		hint = p.learner.lengthened(hint, whole)
 	}
+	if fresh && hint <= 0 {
+		b.blind++
+	}
 	switch {
 	case hint > 0:
 		p.refusedUntil(now, pm, asked, hint, fresh, whole, b.n, a, l, counted)
 	case p.inFlightLearned() != nil:
 		// It goes again when another one ends.
 	case limit && p.learner.rate.low > 0:
-		if wait := p.learner.pauseFor(now, b.n, o.limits.MaxBackoff); fresh && p.pause.extend(now.Add(wait)) {
+		if wait := p.learner.pauseFor(now, b.blind, o.limits.MaxBackoff); fresh && p.pause.extend(now.Add(wait)) {
 			p.opening.restart(now)
 			p.paused(now, Event{Cause: CausePolicy, Policy: learnedPolicy, Wait: wait, InARow: b.n})
 		}
 	default:
-		if fresh {
-			b.blind++
-		}
 		wait := backoffWait(max(b.blind, 1), o.limits.MinBackoff, o.limits.MaxBackoff)
 		pm.retryAt = now.Add(wait)
 		if fresh && !chance && (limit || !p.succeededSince(before, now)) && !p.heldByLedger(now, pm) && p.pause.extend(now.Add(wait)) {

@@ -173,3 +173,83 @@ func TestRateBehindALongConstantRetryAfterIsFound(t *testing.T) {
 		t.Errorf("%.3f of what was to be had, want 0.6; %d refused in %d runs, want at most %d", share, refused, runs, 28*runs)
 	}
 }
+
+// It is heed's own guess alone that is doubled in a row. An origin that names a wait, less and less
+// of it until it names none, has said itself when to come back all the time until then.
+func TestWaitsNamedBeforeDoNotDoubleTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{})
+		defer r.Close()
+		send := func(status int, header ...string) time.Duration {
+			began := time.Now()
+			pm := acquire(t, r, request(example))
+			waited := time.Since(began)
+			time.Sleep(10 * time.Millisecond)
+			pm.Observe(answer(status, header...))
+			pm.Release()
+			return waited
+		}
+		use := func() {
+			for range 100 {
+				send(200)
+			}
+		}
+		use()
+		send(429, "Retry-After", "10")
+		use()
+		var alone, after time.Duration
+		send(429)
+		alone = send(200)
+		use()
+		for _, wait := range []string{"16", "8", "4", "2", "1"} {
+			send(429, "Retry-After", wait)
+		}
+		send(429)
+		after = send(200)
+		t.Logf("waited %v, and %v after others", alone, after)
+		if after > 2*alone {
+			t.Errorf("waited %v, and %v after others", alone, after)
+		}
+	})
+}
+
+// What is accepted after a block tells the rate from when heed may send again on, which is later than the
+// first refusal had named where another one came late.
+func TestRefusalThatComesLateDoesNotLowerTheNextMeasure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var rate float64
+		r := newRegistry(t, heed.Config{OnEvent: func(e heed.Event) {
+			if e.Kind == heed.EventLearned {
+				rate = float64(e.Quota) / e.Window.Seconds()
+			}
+		}})
+		defer r.Close()
+		send := func(status int, header ...string) {
+			pm := acquire(t, r, request(example))
+			time.Sleep(100 * time.Millisecond)
+			pm.Observe(answer(status, header...))
+			pm.Release()
+		}
+		for range 30 {
+			send(200)
+		}
+		a, b := acquire(t, r, request(example)), acquire(t, r, request(example))
+		time.Sleep(100 * time.Millisecond)
+		a.Observe(answer(429, "Retry-After", "5"))
+		a.Release()
+		time.Sleep(4 * time.Second)
+		b.Observe(answer(429, "Retry-After", "5"))
+		b.Release()
+		send(200)
+		before := rate
+		for range 40 {
+			send(200)
+		}
+		send(429, "Retry-After", "5")
+		send(200)
+		t.Logf("learned %.2f per second, then %.2f", before, rate)
+		if rate < 0.9*before {
+			t.Errorf("learned %.2f per second, then %.2f", before, rate)
+		}
+	})
+}
