@@ -211,7 +211,7 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 	default:
 		p.dropSlot(s)
 	}
-	l.rate.refused(pm.start, l.crowd.trip(), rateOf(l.accepted, pm.start.Sub(latest(l.since, l.rate.opened.at))))
+	l.rate.refused(pm.start, l.crowd.trip(), rateOf(l.accepted, pm.start.Sub(l.since)))
 	if s != nil { // it is no such limit, but a rate that they exceed
 		l.notInFlight(now)
 	}
