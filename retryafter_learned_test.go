@@ -42,15 +42,7 @@ func TestRetryAfterThatWasTooShortIsTriedAgainNowAndThen(t *testing.T) {
 					}
 				}})
 				defer r.Close()
-				send := func(status int, header ...string) time.Duration {
-					began := time.Now()
-					pm := acquire(t, r, request(example))
-					waited := time.Since(began)
-					time.Sleep(10 * time.Millisecond)
-					pm.Observe(answer(status, header...))
-					pm.Release()
-					return waited
-				}
+				send := sender(t, r)
 				use := func() {
 					for range 30 {
 						send(200)
@@ -111,15 +103,7 @@ func TestRetryAfterThatWasTooShortIsTriedAgainNowAndThen(t *testing.T) {
 func TestRetryAfterOfAnOutageLengthensNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRegistry(t, heed.Config{})
-		send := func(status int, header ...string) time.Duration {
-			began := time.Now()
-			pm := acquire(t, r, request(example))
-			waited := time.Since(began)
-			time.Sleep(10 * time.Millisecond)
-			pm.Observe(answer(status, header...))
-			pm.Release()
-			return waited
-		}
+		send := sender(t, r)
 		for range 30 {
 			send(200)
 			time.Sleep(100 * time.Millisecond)
@@ -180,15 +164,7 @@ func TestWaitsNamedBeforeDoNotDoubleTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRegistry(t, heed.Config{})
 		defer r.Close()
-		send := func(status int, header ...string) time.Duration {
-			began := time.Now()
-			pm := acquire(t, r, request(example))
-			waited := time.Since(began)
-			time.Sleep(10 * time.Millisecond)
-			pm.Observe(answer(status, header...))
-			pm.Release()
-			return waited
-		}
+		send := sender(t, r)
 		use := func() {
 			for range 100 {
 				send(200)
@@ -211,4 +187,19 @@ func TestWaitsNamedBeforeDoNotDoubleTheNext(t *testing.T) {
 			t.Errorf("waited %v, and %v after others", alone, after)
 		}
 	})
+}
+
+// sender returns a function that sends a request as soon as it may go, has it answered after 10 ms, and
+// returns how long it waited.
+func sender(t *testing.T, r *heed.Registry) func(status int, header ...string) time.Duration {
+	return func(status int, header ...string) time.Duration {
+		t.Helper()
+		began := time.Now()
+		pm := acquire(t, r, request(example))
+		waited := time.Since(began)
+		time.Sleep(10 * time.Millisecond)
+		pm.Observe(answer(status, header...))
+		pm.Release()
+		return waited
+	}
 }
