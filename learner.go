@@ -40,6 +40,7 @@ type learner struct {
 	blind     bool      // the latest refusal did not say
 	curt      bool      // it had named a time that was too short
 	blocks    int       // so far
+	outage    int64     // accepted before the latest that was taken for an outage
 
 	hint    time.Duration // what the first refusal of the latest block asked to wait …
 	open    time.Duration // … so long after the reopening
@@ -160,6 +161,18 @@ func (p *partition) roomSaid(now time.Time) (any bool) {
 	return any
 }
 
+// outOfOrder takes in that nothing was let through, time and again, at the time that a 503 had
+// named. No limit does that: it was an outage. Where one begins after just as many requests as the
+// one before did, though, it is a limit, and what it says of the time is wrong.
+func (l *learner) outOfOrder() {
+	if n := l.accepted - l.outage; l.outage >= few && -1 <= n && n <= 1 {
+		l.rate.burst, l.blocks = l.outage, max(l.blocks, 1)
+		return
+	}
+	l.blocked, l.outage = false, l.accepted
+	l.begin(time.Time{}) // with the first that is accepted again
+}
+
 // late reports whether a refusal only tells of a block that is over: its request went
 // before the one that was accepted after it.
 func (l *learner) late(pm *Permit) bool {
@@ -191,8 +204,7 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 		}
 		l.blind = hint == 0
 		if timed503 && l.probes >= outageProbes {
-			l.blocked = false // no limit lets nothing through, time and again, when it said it would
-			l.begin(now)
+			l.outOfOrder()
 		}
 		return
 	}

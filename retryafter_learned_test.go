@@ -203,3 +203,19 @@ func sender(t *testing.T, r *heed.Registry) func(status int, header ...string) t
 		return waited
 	}
 }
+
+// What refuses as soon as just as many were accepted as the last time is a limit, though it is a 503
+// and lets nothing through when it said it would.
+func TestUnavailableAfterJustAsManyRequestsIsALimit(t *testing.T) {
+	for _, trip := range []time.Duration{time.Millisecond, 20 * time.Millisecond} {
+		const windows, quota = 24, 50
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.FixedWindow, Policies: []heedtest.Policy{{Quota: quota, Window: 5 * time.Second}}, Dialect: heedtest.RetryAfterOnly, Status: 503,
+			RetryAfter: heedtest.RetryAfter{Mode: heedtest.RetryAfterConstant, Value: time.Second}, Latency: heedtest.RoundTrip(trip),
+		}, 16, windows, nil}.play(t)
+		t.Logf("%v: %d accepted, %d refused", trip, tally.Accepted, tally.Refused)
+		if tally.Accepted < windows*quota*85/100 || tally.Refused > 100 {
+			t.Errorf("%v: %d accepted of %d, %d refused", trip, tally.Accepted, windows*quota, tally.Refused)
+		}
+	}
+}
