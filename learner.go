@@ -296,7 +296,7 @@ func (p *partition) learnReopened(now, start time.Time) {
 		start, shut = l.named, l.named // it would have been accepted then
 	}
 	hit := r.zeros[0].at
-	if r.shut = l.closed(); l.blocks > 1 { // once it may have been an outage
+	if r.shut = l.windowClosed(); l.blocks > 1 { // once it may have been an outage
 		r.shut = min(r.shut, r.closed)
 	}
 	if l.blocks == 2 && start.Sub(hit) < r.penalty/2 { // the first one was an outage
@@ -354,6 +354,17 @@ func (l *learner) closed() time.Duration {
 		return max(l.shut(), l.named.Sub(l.began)-time.Second)
 	}
 	return l.shut()
+}
+
+// windowClosed is closed where it may be a window: a second that was said may be rounded up from
+// next to nothing, but no window is shorter than one.
+func (l *learner) windowClosed() time.Duration {
+	closed := l.closed()
+	if l.timed {
+		open := l.rate.zeros[0].at.Sub(l.since)
+		closed = max(closed, min(l.named.Sub(l.began), time.Second-open))
+	}
+	return closed
 }
 
 // steep is how fast the pace rises after a measure of so many requests that may
