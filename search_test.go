@@ -130,3 +130,24 @@ func TestHiddenCounterIsAskedAgainWhenAUnitHasLeftIt(t *testing.T) {
 		t.Errorf("%d accepted of %d, %d refused", accepted, all, denied)
 	}
 }
+
+// Two windows by the clock that meet look like a bucket that is slowly refilled: that is tried before
+// it is believed.
+func TestHiddenWindowsThatMeetAreNotTakenForABucket(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays very many requests")
+	}
+	var accepted, refused int64
+	const runs, windows, quota = 10, 60, 100
+	for phase := range time.Duration(runs) {
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.FixedWindowByClock, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: quota, Window: time.Second}},
+			Phase: phase * 100 * time.Millisecond, Latency: heedtest.RoundTrip(time.Millisecond),
+		}, 16, windows, nil}.play(t)
+		accepted, refused = accepted+tally.Accepted, refused+tally.Refused
+	}
+	t.Logf("%d accepted, %d refused", accepted, refused)
+	if all := int64(runs * windows * quota); accepted < all*8/10 {
+		t.Errorf("%d accepted of %d, %d refused", accepted, all, refused)
+	}
+}
