@@ -40,6 +40,7 @@ type learner struct {
 	blind     bool      // the latest refusal did not say
 	curt      bool      // it had named a time that was too short
 	blocks    int       // so far
+	outage    int64     // accepted before the latest that was taken for an outage
 
 	hint    time.Duration // what the first refusal of the latest block asked to wait …
 	open    time.Duration // … so long after the reopening
@@ -160,6 +161,18 @@ func (p *partition) roomSaid(now time.Time) (any bool) {
 	return any
 }
 
+// outOfOrder takes in that nothing was let through, time and again, at the time that a 503 had
+// named. No limit does that: it was an outage. Where one begins after just as many requests as the
+// one before did, though, it is a limit, and what it says of the time is wrong.
+func (l *learner) outOfOrder() {
+	if n := l.accepted - l.outage; l.outage >= few && -1 <= n && n <= 1 {
+		l.rate.burst, l.blocks = l.outage, max(l.blocks, 1)
+		return
+	}
+	l.blocked, l.outage = false, l.accepted
+	l.begin(time.Time{}) // with the first that is accepted again
+}
+
 // late reports whether a refusal only tells of a block that is over: its request went
 // before the one that was accepted after it.
 func (l *learner) late(pm *Permit) bool {
@@ -191,8 +204,7 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 		}
 		l.blind = hint == 0
 		if timed503 && l.probes >= outageProbes {
-			l.blocked = false // no limit lets nothing through, time and again, when it said it would
-			l.begin(now)
+			l.outOfOrder()
 		}
 		return
 	}
@@ -284,7 +296,7 @@ func (p *partition) learnReopened(now, start time.Time) {
 		start, shut = l.named, l.named // it would have been accepted then
 	}
 	hit := r.zeros[0].at
-	if r.shut = l.closed(); l.blocks > 1 { // once it may have been an outage
+	if r.shut = l.windowClosed(); l.blocks > 1 { // once it may have been an outage
 		r.shut = min(r.shut, r.closed)
 	}
 	if l.blocks == 2 && start.Sub(hit) < r.penalty/2 { // the first one was an outage
@@ -344,6 +356,17 @@ func (l *learner) closed() time.Duration {
 	return l.shut()
 }
 
+// windowClosed is closed where it may be a window: a second that was said may be rounded up from
+// next to nothing, but no window is shorter than one.
+func (l *learner) windowClosed() time.Duration {
+	closed := l.closed()
+	if l.timed {
+		open := l.rate.zeros[0].at.Sub(l.since)
+		closed = max(closed, min(l.named.Sub(l.began), time.Second-open))
+	}
+	return closed
+}
+
 // steep is how fast the pace rises after a measure of so many requests that may
 // be wrong by a lot: the fewer, the faster.
 func steep(n int64) float64 { return max(min(20/float64(n), 2), 0.4) }
@@ -379,7 +402,9 @@ func (l *learner) pauseFor(now time.Time, inARow int, most time.Duration) time.D
 	if left := first.Add(r.window + l.trip()).Sub(now); r.window > 0 && left > 0 {
 		wait = min(wait, left)
 		if r.doubt > 0 && r.cycle >= few && l.asMany() {
-			next := r.opened.at.Add(nextRoundTime(now.Sub(r.opened.at)) + l.trip())
+			window := nextRoundTime(now.Sub(r.opened.at))
+			window += window / time.Duration(r.cycle) // what counts the window before, too, lets the first go a unit later
+			next := r.opened.at.Add(window + l.trip())
 			if from, known := r.ago(l.accepted - min(int64(inARow), r.cycle/2)); known { // those refused may have been counted, too
 				next = next.Add(from.Sub(r.opened.at))
 			}

@@ -203,3 +203,34 @@ func sender(t *testing.T, r *heed.Registry) func(status int, header ...string) t
 		return waited
 	}
 }
+
+// What refuses as soon as just as many were accepted as the last time is a limit, though it is a 503
+// and lets nothing through when it said it would.
+func TestUnavailableAfterJustAsManyRequestsIsALimit(t *testing.T) {
+	for _, trip := range []time.Duration{time.Millisecond, 20 * time.Millisecond} {
+		const windows, quota = 24, 50
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.FixedWindow, Policies: []heedtest.Policy{{Quota: quota, Window: 5 * time.Second}}, Dialect: heedtest.RetryAfterOnly, Status: 503,
+			RetryAfter: heedtest.RetryAfter{Mode: heedtest.RetryAfterConstant, Value: time.Second}, Latency: heedtest.RoundTrip(trip),
+		}, 16, windows, nil}.play(t)
+		t.Logf("%v: %d accepted, %d refused", trip, tally.Accepted, tally.Refused)
+		if tally.Accepted < windows*quota*85/100 || tally.Refused > 100 {
+			t.Errorf("%v: %d accepted of %d, %d refused", trip, tally.Accepted, windows*quota, tally.Refused)
+		}
+	}
+}
+
+// A Retry-After of a second may be rounded up from next to nothing: that a bucket lets through as many
+// again by then says little of its rate.
+func TestRateBehindAWaitRoundedUpToASecondIsFound(t *testing.T) {
+	for name, c := range map[string]struct{ rate, burst int64 }{"100/s, burst 20": {100, 20}, "100/s, burst 50": {100, 50}, "10/s, burst 5": {10, 5}} {
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.TokenBucket, Policies: []heedtest.Policy{{Quota: c.rate, Window: time.Second, Burst: c.burst}}, Dialect: heedtest.RetryAfterOnly,
+			Latency: heedtest.RoundTrip(2 * time.Millisecond),
+		}, 16, 60, nil}.play(t)
+		t.Logf("%s: %d accepted, %d refused", name, tally.Accepted, tally.Refused)
+		if tally.Accepted < 60*c.rate*68/100 || tally.Refused > 30 {
+			t.Errorf("%s: %d accepted of %d, %d refused", name, tally.Accepted, 60*c.rate, tally.Refused)
+		}
+	}
+}

@@ -1,9 +1,13 @@
 package heed_test
 
 import (
+	"net/http"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/heedhttp/heed"
 	"github.com/heedhttp/heed/heedtest"
 )
 
@@ -61,6 +65,89 @@ func TestHiddenWindowsAreAskedAgainAtTheEndsOfRoundTimes(t *testing.T) {
 	}
 	t.Logf("%d accepted, %d refused", accepted, refused)
 	if all := int64(runs * windows * quota); accepted < all*9/10 || refused > 77 {
+		t.Errorf("%d accepted of %d, %d refused", accepted, all, refused)
+	}
+}
+
+// A counter whose windows follow one another from the first request on, and begin anew after an empty
+// one. It takes the window before into account, and says nothing.
+type silentCounter struct {
+	quota  float64
+	window time.Duration
+
+	mu               sync.Mutex
+	began            time.Time
+	before, now      float64
+	accepted, denied int
+}
+
+func (c *silentCounter) RoundTrip(*http.Request) (*http.Response, error) {
+	time.Sleep(time.Millisecond)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if passed := time.Since(c.began); passed >= 2*c.window {
+		c.began, c.before, c.now = time.Now(), 0, 0
+	} else if passed >= c.window {
+		c.began, c.before, c.now = c.began.Add(c.window), c.now, 0
+	}
+	if c.before*(1-time.Since(c.began).Seconds()/c.window.Seconds())+c.now+1 > c.quota {
+		c.denied++
+		return answer(429), nil
+	}
+	c.now++
+	c.accepted++
+	return answer(200), nil
+}
+
+// Such a counter lets through again only when a unit of the window before has left it, a little after
+// a round time is over.
+func TestHiddenCounterIsAskedAgainWhenAUnitHasLeftIt(t *testing.T) {
+	const runs, length, quota = 10, time.Minute, 10
+	var accepted, denied int
+	for range runs {
+		synctest.Test(t, func(t *testing.T) {
+			c := &silentCounter{quota: quota, window: time.Second}
+			tr := quiet(t, c, heed.Limits{})
+			var wg sync.WaitGroup
+			end := time.Now().Add(length)
+			for range 16 {
+				wg.Go(func() {
+					for time.Now().Before(end) {
+						if _, err := tr.RoundTrip(request(example)); err != nil {
+							return // the registry was closed
+						}
+					}
+				})
+			}
+			time.Sleep(length)
+			tr.Registry.Close()
+			wg.Wait()
+			accepted, denied = accepted+c.accepted, denied+c.denied
+		})
+	}
+	t.Logf("%d accepted, %d refused", accepted, denied)
+	if all := runs * int(length/time.Second) * quota; accepted < all*4/10 {
+		t.Errorf("%d accepted of %d, %d refused", accepted, all, denied)
+	}
+}
+
+// Two windows by the clock that meet look like a bucket that is slowly refilled: that is tried before
+// it is believed.
+func TestHiddenWindowsThatMeetAreNotTakenForABucket(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays very many requests")
+	}
+	var accepted, refused int64
+	const runs, windows, quota = 10, 60, 100
+	for phase := range time.Duration(runs) {
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.FixedWindowByClock, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: quota, Window: time.Second}},
+			Phase: phase * 100 * time.Millisecond, Latency: heedtest.RoundTrip(time.Millisecond),
+		}, 16, windows, nil}.play(t)
+		accepted, refused = accepted+tally.Accepted, refused+tally.Refused
+	}
+	t.Logf("%d accepted, %d refused", accepted, refused)
+	if all := int64(runs * windows * quota); accepted < all*8/10 {
 		t.Errorf("%d accepted of %d, %d refused", accepted, all, refused)
 	}
 }

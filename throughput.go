@@ -40,7 +40,7 @@ type throughput struct {
 	closed   time.Duration // … and for how long it had been closed
 	bunches  bool          // units come many at a time, as in a window
 
-	trial   bool          // the pace is twice as high at first, to see whether it was shut for a penalty, or by an outage …
+	trial   bool          // the pace is twice as high at first, to see whether it was shut for a penalty, or by an outage, or is no bucket …
 	tried   bool          // … and that was what was refused last
 	shut    time.Duration // for how long it was closed at the latest blocks, at least
 	penalty time.Duration // for how long it shuts out whoever exceeds it; 0: for no longer than its rate explains
@@ -97,7 +97,7 @@ func (t *throughput) accepted(start time.Time, pressed bool) {
 // instant. usual is how many seconds a request takes, and through the rate at
 // which they were accepted since the latest reopening.
 func (t *throughput) refused(start time.Time, usual, through float64) {
-	least, rested := t.least(start), len(t.zeros) == 0
+	least, rested, again := t.least(start), len(t.zeros) == 0, false
 	t.zeros = append([]mark{{start, t.total}}, t.zeros[:min(len(t.zeros), mostZeros-1)]...)
 	if t.low == 0 {
 		return
@@ -109,7 +109,7 @@ func (t *throughput) refused(start time.Time, usual, through float64) {
 	case t.penalty > 0:
 		t.punished(usual)
 	case tooFast > t.low && t.doubt > 0:
-		t.narrow(least, usual)
+		again = t.narrow(least, usual)
 	case tooFast > t.low && cycles && (t.bunches || t.pressed >= 4*t.gathered):
 		before := t.pressed - t.cycle - int64(tooFast*usual) // those in flight came after the one refused
 		if tooFast < 4*t.low {                               // else it rose too steeply for that
@@ -144,7 +144,7 @@ func (t *throughput) refused(start time.Time, usual, through float64) {
 	if tooFast <= t.low {
 		t.low, t.climb, t.doubt = tooFast, 0, 0
 	}
-	t.pressed, t.tried, t.trial = 0, t.trial, false
+	t.pressed, t.tried, t.trial = 0, t.trial, again
 }
 
 // rested takes in that nobody asked for so long that what was accepted before

@@ -46,7 +46,7 @@ func (l *learner) measure(reopened, shut time.Time) {
 	// takes, or a penalty, or was an outage where it took long. Trying twice as much costs no more
 	// than what is left of a window, and is done where hardly more than one request is on its way
 	// at a time.
-	r.trial = (told || l.closed() > outageMostly) && open < l.closed()/4 && r.low*l.crowd.trip() <= 0.25
+	r.trial = (told || l.closed() > outageMostly) && open < l.windowClosed()/4 && r.low*l.crowd.trip() <= 0.25
 	r.full = l.accepted - int64(r.low*open.Seconds())
 }
 
