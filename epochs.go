@@ -19,6 +19,8 @@ type resets struct {
 	begun    time.Time     // … and the first that said what remains
 	renewed  bool          // this epoch began because more was left than had been said …
 	lapsed   bool          // … or because the one before was over, though nobody said when
+	zeros    int           // resets of 0 in a row …
+	above    time.Time     // … and when one above 0 was named last
 }
 
 // until returns the instant at which what is known of this epoch runs out;

@@ -72,8 +72,8 @@ func (l *ledger) notYet(now time.Time, p *Policy) bool {
 	case p.Window > 0:
 		l.piecemeal = l.piecemeal || l.down > 0
 		l.roundsDown()
-	case l.blind > 0 && !l.dry.IsZero():
-		l.closed = latest(l.closed, now.Add(l.blindWait(now, true, true)))
+	case l.drought.blind > 0 && l.drought.lasts():
+		l.closed = latest(l.closed, now.Add(l.drought.blindWait(now, true, true)))
 	default:
 		return false
 	}
