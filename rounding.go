@@ -64,13 +64,11 @@ func (l *ledger) turnedTooSoon(now time.Time, c *charge, p *Policy, s *statement
 		now.Sub(l.last) < 2*s.resolution+p.Window/10 && now.Add(s.reset).Sub(l.last) < max(2*s.resolution, p.Window/2)
 }
 
-// notYet takes in that it was not, at the reset that was named: that was rounded down,
-// or more than one reset brings it back. Where none was named, it was too soon. It reports
-// false where there was none to wait for.
+// notYet takes in that it was not, at the reset that was named: that was rounded down. Where
+// none was named, it was too soon. It reports false where there was none to wait for.
 func (l *ledger) notYet(now time.Time, p *Policy) bool {
 	switch {
 	case p.Window > 0:
-		l.piecemeal = l.piecemeal || l.down > 0
 		l.roundsDown()
 	case l.drought.blind > 0 && l.drought.lasts():
 		l.closed = latest(l.closed, now.Add(l.drought.blindWait(now, true, true)))
@@ -90,16 +88,14 @@ func (r *rounding) roundsDown() {
 
 const downFor = 32
 
-// trustAgain counts a reset towards those for which the origin is taken to round down, and
-// reports whether it was the last of them.
-func (r *rounding) trustAgain() bool {
+// trustAgain counts a reset towards those for which the origin is taken to round down.
+func (r *rounding) trustAgain() {
 	if r.down == 0 {
-		return false
+		return
 	}
 	if r.down--; r.down == 0 {
 		r.onTime = 0
 	}
-	return r.down == 0
 }
 
 // later returns by how much later than the instant an answer names the reset may be, where
