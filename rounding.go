@@ -112,14 +112,5 @@ func (l *ledger) later(now time.Time, p *Policy, s *statement) time.Duration {
 	if l.stated {
 		begun = l.begun
 	}
-	return min(s.resolution, max(begun.Add(l.longest(p, s.grain)).Sub(now.Add(s.reset)), 0))
-}
-
-// longest returns how long a window can be where the origin rounds down: one that was
-// inferred up to a grain longer than it seems, or, as most are, a multiple of five.
-func (l *ledger) longest(p *Policy, grain time.Duration) time.Duration {
-	if l.inferred == 0 || grain <= 0 {
-		return p.Window
-	}
-	return roundest(p.Window, p.Window+grain, 5*grain)
+	return min(s.resolution, max(begun.Add(p.Window).Sub(now.Add(s.reset)), 0))
 }
