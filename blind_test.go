@@ -92,6 +92,7 @@ func TestWaitForABareCountIsFoundWithFewRefusals(t *testing.T) {
 	}{
 		{"bucket", bucket(10, 20), false, 205, 0},
 		{"small bucket", bucket(2, 4), false, 40, 0},
+		{"bucket of one", bucket(10, 1), false, 150, 6},
 		{"fast bucket", bucket(100, 100), false, 2000, 0},
 		{"counts of two windows", counts(), false, 190, 2}, // of 235
 		{"window of 5 s", windows(50, 5*time.Second), false, 200, 1},

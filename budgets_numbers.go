@@ -55,6 +55,18 @@ const (
 
 var numberSeed = maphash.MakeSeed()
 
+// A quotaTold is an answer that speaks of one quota: see oneQuota.
+type quotaTold struct {
+	at     time.Time
+	pm     *Permit // to whose request it is
+	policy Policy
+	limit  ServiceLimit
+	date   time.Time
+}
+
+// size is what the budget of all routes is called whose limits are as large.
+func (t *quotaTold) size() string { return strconv.FormatInt(t.policy.Quota, 10) }
+
 // byNumbers returns an announcement with the budget that its answer was counted in, where
 // routes have budgets that only numbers tell apart. first: it is the answer to pm's request.
 func (p *partition) byNumbers(now time.Time, pm *Permit, a *Announcement, first bool) *Announcement {
@@ -64,19 +76,19 @@ func (p *partition) byNumbers(now time.Time, pm *Permit, a *Announcement, first 
 	}
 	var buf [longestPath]byte
 	route := appendRoute(buf[:0], pm.method, pm.path)
+	t := &quotaTold{now, pm, a.Policies[0], a.Limits[0], a.Date}
 	switch {
 	case first && !a.Refused:
-		p.compare(now, pm, a, route)
+		p.compare(t, route)
 	case o.apart && a.Refused:
-		p.doubt(now, pm, a, route)
+		p.doubt(t, route)
 	}
 	if !o.apart {
 		return a
 	}
-	if o.numbered(route) == otherRoutes { // it may be one of those whose limits are as large
-		if size := strconv.FormatInt(a.Policies[0].Quota, 10); p.slotIn(size, a.Policies[0].Name, "") != nil {
-			p.recount(now, pm, a, route, size)
-		}
+	// It may be one of those whose limits are as large.
+	if o.numbered(route) == otherRoutes && p.slotIn(t.size(), t.policy.Name, "") != nil {
+		p.recount(t, route, t.size())
 	}
 	b := *a
 	b.Bucket = o.numbered(route)
@@ -104,13 +116,13 @@ func (o *origin) numbered(route []byte) string {
 	return otherRoutes
 }
 
-// compare compares what the accepted answer to pm's request says with what was said to its route and
+// compare compares what an accepted answer says with what was said to its route and
 // to others before.
-func (p *partition) compare(now time.Time, pm *Permit, a *Announcement, route []byte) {
-	i := p.watch(now, maphash.Bytes(numberSeed, route))
+func (p *partition) compare(t *quotaTold, route []byte) {
+	i := p.watch(t.at, maphash.Bytes(numberSeed, route))
 	w := &p.watched[i]
-	w.slot = p.slotIn(p.origin.numbered(route), a.Policies[0].Name, "")
-	x := w.word(now, pm, a)
+	w.slot = p.slotIn(p.origin.numbered(route), t.policy.Name, "")
+	x := w.word(t)
 	x.by = i
 	for j := range p.watched {
 		if v := &p.watched[j]; j != i && v.slot == w.slot && v.wants(i) {
@@ -130,7 +142,7 @@ func (p *partition) compare(now time.Time, pm *Permit, a *Announcement, route []
 	w.another, w.own = word{}, word{}
 	if !x.follows(&own) {
 		if w.size, w.count, w.from, w.trust = 0, 0, 0, w.trust-apartAfter/4; w.trust <= 0 {
-			p.together(now, pm, a, route, w)
+			p.together(t, route, w)
 		}
 		return
 	}
@@ -141,12 +153,12 @@ func (p *partition) compare(now time.Time, pm *Permit, a *Announcement, route []
 	case x.quota != another.quota:
 		if w.size++; w.size >= enough {
 			w.size = 0
-			p.setApart(now, pm, a, route, strconv.FormatInt(x.quota, 10))
+			p.setApart(t, route, t.size())
 		}
 	case x.left < own.left:
 		w.from |= 1 << another.by
 		if w.count++; w.count >= enough && p.alone(i) {
-			p.setApart(now, pm, a, route, string(route))
+			p.setApart(t, route, string(route))
 		}
 	}
 }
@@ -204,10 +216,10 @@ func (p *partition) watch(now time.Time, route uint64) int {
 	return i
 }
 
-// word is what the answer to pm's request says of its quota.
-func (w *watched) word(now time.Time, pm *Permit, a *Announcement) word {
-	lim := &a.Limits[0]
-	x := word{sent: pm.start, heard: now, quota: a.Policies[0].Quota, left: lim.Remaining}
+// word is what an answer says of its quota.
+func (w *watched) word(t *quotaTold) word {
+	lim, sent := &t.limit, t.pm.start
+	x := word{sent: sent, heard: t.at, quota: t.policy.Quota, left: lim.Remaining}
 	if w.slot != nil {
 		x.window = w.slot.terms.Window
 	}
@@ -215,14 +227,14 @@ func (w *watched) word(now time.Time, pm *Permit, a *Announcement) word {
 		return x
 	}
 	off := lim.Resolution
-	x.earliest, x.latest = pm.start.Add(lim.Reset-off), now.Add(lim.Reset)
-	if lim.Clock && !a.Date.IsZero() { // on the origin's clock, of which Date is cut to seconds
-		x.latest = a.Date.Add(lim.Reset)
+	x.earliest, x.latest = sent.Add(lim.Reset-off), t.at.Add(lim.Reset)
+	if lim.Clock && !t.date.IsZero() { // on the origin's clock, of which Date is cut to seconds
+		x.latest = t.date.Add(lim.Reset)
 		x.earliest = x.latest.Add(-off)
 		off += time.Second
 	}
 	if lim.Reset < x.window-off { // else it may be the newest unit that is back then
-		x.until = pm.start.Add(lim.Reset - off)
+		x.until = sent.Add(lim.Reset - off)
 	}
 	return x
 }
@@ -244,10 +256,10 @@ func (x *word) follows(w *word) bool {
 	return x.left-w.left <= int64(steadily)+1
 }
 
-// setApart has requests such as pm's counted in another budget than those that it has been told apart
+// setApart has requests of a route counted in another budget than those that it has been told apart
 // from.
-func (p *partition) setApart(now time.Time, pm *Permit, a *Announcement, route []byte, bucket string) {
-	o, name := p.origin, a.Policies[0].Name
+func (p *partition) setApart(t *quotaTold, route []byte, bucket string) {
+	o, name := p.origin, t.policy.Name
 	if !o.apart {
 		o.apart = true
 		o.table()
@@ -262,22 +274,22 @@ func (p *partition) setApart(now time.Time, pm *Permit, a *Announcement, route [
 				k.bucket = otherRoutes
 			}
 		}
-		o.sort(now)
+		o.sort(t.at)
 	}
 	if o.numbered(route) != bucket {
-		p.recount(now, pm, a, route, bucket)
+		p.recount(t, route, bucket)
 	}
 }
 
-// recount has requests such as pm's counted in another budget than before, in all partitions.
-func (p *partition) recount(now time.Time, pm *Permit, a *Announcement, route []byte, bucket string) {
-	o, pol := p.origin, a.Policies[0]
+// recount has requests of a route counted in another budget than before, in all partitions.
+func (p *partition) recount(t *quotaTold, route []byte, bucket string) {
+	o, pol := p.origin, t.policy
 	pol.Unit = UnitRequests
 	before := o.numbered(route)
-	p.learnRoute(now, pm, bucket)
+	p.learnRoute(t.at, t.pm, bucket)
 	for _, q := range o.partitions {
 		if s := q.slotIn(before, pol.Name, ""); s != nil {
-			q.recounted(now, s, pol, bucket, q == p)
+			q.recounted(t.at, s, pol, bucket, q == p)
 		}
 	}
 }
@@ -309,21 +321,22 @@ func (p *partition) recounted(now time.Time, before *slot, pol Policy, bucket st
 	}
 }
 
-// doubt takes in that pm's request was refused. Where that is for its budget, though by its
+// doubt takes in that a request was refused. Where that is for its budget, though by its
 // own count much is left, others are counted in it.
-func (p *partition) doubt(now time.Time, pm *Permit, a *Announcement, route []byte) {
-	s := p.slotIn(p.origin.numbered(route), a.Policies[0].Name, "")
-	if s == nil || s.bucketName == otherRoutes || a.Limits[0].Remaining > 0 || s.said.Quota != a.Policies[0].Quota {
+func (p *partition) doubt(t *quotaTold, route []byte) {
+	s := p.slotIn(p.origin.numbered(route), t.policy.Name, "")
+	if s == nil || s.bucketName == otherRoutes || t.limit.Remaining > 0 || s.said.Quota != t.policy.Quota {
 		return
 	}
 	if l := &s.ledger; l.stated && l.left > s.said.Quota/4 {
-		p.together(now, pm, a, route, &p.watched[p.watch(now, maphash.Bytes(numberSeed, route))])
+		i := p.watch(t.at, maphash.Bytes(numberSeed, route))
+		p.together(t, route, &p.watched[i])
 	}
 }
 
-// together has requests such as pm's counted with those of other routes again. It takes twice as much
+// together has requests of a route counted with those of other routes again. It takes twice as much
 // then to show that any are apart. Where it was the size of its limit that told them, none are.
-func (p *partition) together(now time.Time, pm *Permit, a *Announcement, route []byte, w *watched) {
+func (p *partition) together(t *quotaTold, route []byte, w *watched) {
 	o := p.origin
 	key := o.numbered(route)
 	w.size, w.count, w.from, w.trust = 0, 0, 0, apartAfter
@@ -332,17 +345,17 @@ func (p *partition) together(now time.Time, pm *Permit, a *Announcement, route [
 	}
 	o.rejoined = min(o.rejoined+1, mostRejoined)
 	if key == string(route) {
-		p.recount(now, pm, a, route, otherRoutes)
+		p.recount(t, route, otherRoutes)
 		return
 	}
-	pol := a.Policies[0]
+	pol := t.policy
 	pol.Unit = UnitRequests
 	o.apart, o.routes = false, nil
 	o.known = slices.DeleteFunc(o.known, func(k knownPolicy) bool { return k.bucket != "" })
 	o.know(knownPolicy{Policy: pol})
-	o.sort(now)
+	o.sort(t.at)
 	for _, q := range o.partitions {
-		q.rejoin(now, key, pol.Name)
+		q.rejoin(t.at, key, pol.Name)
 	}
 }
 

@@ -6,8 +6,6 @@ import "time"
 // where the origin names neither a reset nor a window.
 type drought struct {
 	dry      time.Time     // since when nothing has been left
-	zeros    int           // resets of 0 in a row …
-	above    time.Time     // … and when one above 0 was named last
 	hinted   time.Time     // until then Retry-After says that nothing is left, where a request went too soon
 	whole    int64         // the most that was ever said to be left
 	blind    time.Duration // how long to wait where nothing is left and no reset named …
@@ -34,14 +32,14 @@ func (l *ledger) hearNothingLeft(now, start time.Time, p *Policy, s *statement, 
 	case s.reset < 0 && s.refused && l.stated: // what was counted on is not back yet
 		l.lumps.stuck = lumpy
 	}
-	again := !l.dry.IsZero()
+	d, again := &l.drought, l.drought.lasts()
 	if !again || !s.refused { // until it was accepted something was left
-		l.dry = now
+		d.dry = now
 	}
 	wait := s.reset
-	if wait >= 0 && l.blind > 0 { // what is named now holds from when nothing was left
-		l.blind = now.Add(wait).Sub(l.dry)
-		l.proven, l.enough = l.blind, l.blind
+	if wait >= 0 && d.blind > 0 { // what is named now holds from when nothing was left
+		d.blind = now.Add(wait).Sub(d.dry)
+		d.proven, d.enough = d.blind, d.blind
 	}
 	switch {
 	case wait == 0 && l.twoCounts() && !s.refused: // it stops nothing, and how much comes back is known
@@ -55,7 +53,7 @@ func (l *ledger) hearNothingLeft(now, start time.Time, p *Policy, s *statement, 
 	case l.shape == shapeRefill:
 		wait = l.awaited(now, 1, p)
 	case p.Window > 0 && l.shape == shapeReset && !l.opened.IsZero():
-		wait = l.lasts(now, start, p, s)
+		wait = l.lapsesIn(now, start, p, s)
 	case p.Window > 0:
 		wait = p.Window
 		if at, ok := l.own.back(now, 1, p.Window); ok {
@@ -64,26 +62,26 @@ func (l *ledger) hearNothingLeft(now, start time.Time, p *Policy, s *statement, 
 	case now.Before(l.closed): // it went before this wait: it does not tell whether that is enough
 		return false
 	default:
-		wait = l.blindWait(now, s.refused, again)
+		wait = d.blindWait(now, s.refused, again)
 	}
 	l.close(now, wait, atMost)
 	return wait > atMost
 }
 
-// lasts is how long nothing is left of a window whose end no field names. A refusal that is the
+// lapsesIn is how long nothing is left of a window whose end no field names. A refusal that is the
 // first word of an epoch shows that it was begun too soon, and is no answer of another window: the
 // one that was used up is over a window after that, and sooner where Retry-After says so. Where
 // that was too soon, too, none is believed again until something was left.
-func (l *ledger) lasts(now, start time.Time, p *Policy, s *statement) time.Duration {
-	tooSoon := s.refused && l.begun.Equal(now)
-	if tooSoon && !l.elastic && l.dry.Add(p.Window-l.ahead).After(now) {
-		l.opened = l.dry
+func (l *ledger) lapsesIn(now, start time.Time, p *Policy, s *statement) time.Duration {
+	d, tooSoon := &l.drought, s.refused && l.begun.Equal(now)
+	if tooSoon && !l.elastic && d.dry.Add(p.Window-l.ahead).After(now) {
+		l.opened = d.dry
 	}
 	wait := l.lapses(p).Sub(now)
-	if tooSoon && l.hinted.IsZero() && s.after > 0 {
-		l.hinted = now.Add(s.after)
+	if tooSoon && d.hinted.IsZero() && s.after > 0 {
+		d.hinted = now.Add(s.after)
 	}
-	if s.refused && s.after > 0 && start.Before(l.hinted) {
+	if s.refused && s.after > 0 && start.Before(d.hinted) {
 		wait = min(wait, s.after)
 	}
 	return wait
@@ -92,6 +90,21 @@ func (l *ledger) lasts(now, start time.Time, p *Policy, s *statement) time.Durat
 // close lets nothing start before an answer's receipt plus the wait it named.
 func (l *ledger) close(now time.Time, wait, atMost time.Duration) {
 	l.closed = latest(l.closed, now.Add(min(wait, atMost)))
+}
+
+// lasts reports whether there is one.
+func (d *drought) lasts() bool { return !d.dry.IsZero() }
+
+// hearLeft takes in that so many are left by the answer to a request sent at start, which ends
+// the drought unless it was counted before that began.
+func (d *drought) hearLeft(start time.Time, left int64) {
+	if d.lasts() && start.After(d.dry) {
+		if d.blind > 0 {
+			d.waited(left)
+		}
+		d.dry, d.hinted = time.Time{}, time.Time{}
+	}
+	d.whole = max(d.whole, left)
 }
 
 // blindWait is how long to wait for more where an origin said that nothing is left

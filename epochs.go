@@ -13,12 +13,13 @@ type resets struct {
 	anchor   time.Time     // … and that of an epoch some …
 	turns    time.Duration // … resets before
 	byUse    bool          // a window begins with the first request in it
-	inferred time.Duration // by how much the window may be too long, where it is one inferred from resets; 0: it was stated …
-	shorter  time.Duration // … and by how much less answers showed it to be
+	inferred time.Duration // by how much the window may be too long, where it is one inferred from resets; 0: it was stated
 	opened   time.Time     // when the first answer of this epoch came, whatever it said …
 	begun    time.Time     // … and the first that said what remains
 	renewed  bool          // this epoch began because more was left than had been said …
 	lapsed   bool          // … or because the one before was over, though nobody said when
+	zeros    int           // resets of 0 in a row …
+	above    time.Time     // … and when one above 0 was named last
 }
 
 // until returns the instant at which what is known of this epoch runs out;
@@ -60,7 +61,7 @@ func (l *ledger) turn(now time.Time, n int64, p *Policy) (probe bool) {
 	if until.IsZero() || now.Before(until) {
 		return false
 	}
-	trial := l.trustAgain()
+	l.trustAgain()
 	if l.flows() && (l.stated || l.shape == shapeSliding) { // nothing turns
 		probe = l.shape == shapeRefill && !l.closed.IsZero()
 		l.earliest, l.opens, l.closed = time.Time{}, time.Time{}, time.Time{}
@@ -72,7 +73,7 @@ func (l *ledger) turn(now time.Time, n int64, p *Policy) (probe bool) {
 	l.last = until
 	l.begin(stopped, 0)
 	l.kept = kept
-	return stopped || trial || p.Quota == 0 || l.epoch < 3 // the first resets may have been rounded down
+	return stopped || p.Quota == 0 || l.epoch < 3 // the first resets may have been rounded down
 }
 
 // begin begins an epoch of which nothing has been said, and to which so many of
@@ -170,7 +171,7 @@ func (l *ledger) noticeReset(now, start time.Time, c *charge, p *Policy, s state
 		}
 		l.shape, l.fillsUp, l.streak, l.counter = shapeReset, false, 0, counter{}
 	}
-	l.shorten(now, p, s.grain)
+	l.shorten(now, p)
 	l.turned(start, c)
 }
 
@@ -227,10 +228,10 @@ func (l *ledger) hearSilence(now, start time.Time, c *charge, p *Policy) {
 // shorten takes a window that was inferred to be no longer than from the first
 // word of it to the one that shows that it has turned, where the reset named may have been
 // rounded up.
-func (l *ledger) shorten(now time.Time, p *Policy, grain time.Duration) {
+func (l *ledger) shorten(now time.Time, p *Policy) {
 	most := now.Sub(l.begun) + 2*l.quickest
 	least := max(p.Window-l.inferred, 0)
-	if l.down > 0 || most >= p.Window || most <= least || most < grain {
+	if l.down > 0 || most >= p.Window || most <= least {
 		return
 	}
 	most = roundest(max(least, 1), most, time.Second) // as most are
@@ -248,7 +249,7 @@ func (l *ledger) hearReset(now, start time.Time, p *Policy, s statement) {
 		named = soonest(named, end)
 	}
 	switch {
-	case l.opens.IsZero(), l.elastic && named.After(l.opens), earliest.After(l.opens), named.Before(l.earliest): // another reset
+	case l.opens.IsZero(), earliest.After(l.opens), named.Before(l.earliest): // another reset
 		l.opens, l.earliest = named, earliest
 		return
 	}
@@ -277,8 +278,5 @@ func (l *ledger) stale(start time.Time, c *charge, s statement) bool {
 	if c.epoch == l.epoch || l.flows() {
 		return false
 	}
-	if s.reset <= 0 || l.last.IsZero() {
-		return true
-	}
-	return !start.Add(s.reset - s.resolution).After(l.last)
+	return s.reset <= 0 || !start.Add(s.reset-s.resolution).After(l.last)
 }

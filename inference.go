@@ -64,7 +64,7 @@ func (s *slot) infer(reset, grain time.Duration) {
 		return
 	}
 	window := roundest(least+1, reset, time.Second)
-	s.terms.Window, l.inferred, l.shorter = window, max(window-max(least, time.Second), 1), 0
+	s.terms.Window, l.inferred = window, max(window-max(least, time.Second), 1)
 }
 
 // windowTo returns how long the window is taken to be at whose end a reset is

@@ -54,7 +54,7 @@ type place struct {
 // judge says when a may go from a place in line. Every limit is judged at one
 // instant, and nothing is taken.
 func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
-	o, q := p.origin, p.queueOf(a.lane)
+	o := p.origin
 	p.unpause(now)
 	v := verdict{at: now}
 	v.hold(o.pause.until, CausePause, "")
@@ -81,59 +81,8 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 		}
 	}
 	for i, s := range p.slots {
-		if !s.holds(a.lane) {
-			continue
-		}
-		if !s.enforced() {
-			if at, closed := s.shut(now); closed {
-				v.hold(at, CausePolicy, s.policy.Name)
-			} else if !at.IsZero() {
-				p.openBucket(now, s.bucketName)
-			}
-			continue
-		}
-		n := p.cost(s, a)
-		next := max(n, 1)
-		if s.policy.Unit == UnitContentBytes { // an estimate
-			next = 1
-		}
-		if s.turn(now, next) {
-			p.openBucket(now, s.bucketName)
-			p.news = true
-		}
-		if p.shared.judges(s) {
-			continue
-		}
-		if s.policy.Unit == UnitContentBytes {
-			n = max(n, min(a.cost(UnitContentBytes, 1), 1)) // how many nobody knows is not none
-			if a.cost(UnitContentBytes, -1) < 0 && s.overdraws() {
-				n = min(n, 1)
-			}
-		}
-		if pl.units != nil {
-			n += pl.units[i]
-			if first.After(now) {
-				v.hold(first.Add(s.spread(n)), CausePolicy, s.policy.Name)
-			}
-		}
-		at, known := s.free(now, n, pl.n == 0 && q.len > 1)
-		if lasting := s.demand.lasting(); lasting > 0 && pl.n == 0 && q.len <= 1 && !a.opts.noWait {
-			if then, sure := s.free(now, n, true); sure && then.Sub(now) <= lasting && !a.misses(then) { // else an answer decides, which may take long
-				at, known = then, true
-			}
-		}
-		if pl.n == 0 {
-			at, known = p.dare(now, s, at, known, &v)
-		} else {
-			if s.source == SourceAnnounced {
-				at = latest(at, s.ledger.behind(now, n, &s.terms))
-			}
-			at = s.probes(at, pl.n, o.limits.MaxRetryAfter)
-		}
-		if known {
-			v.hold(at, CausePolicy, s.policy.Name)
-		} else {
-			v.await(at, CausePolicy, s.policy.Name)
+		if s.holds(a.lane) {
+			p.judgeSlot(now, a, pl, i, first, &v)
 		}
 	}
 	if at, ok := p.opening.free(now, p.patience()); !ok {
@@ -155,6 +104,68 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 	}
 	p.judgeShared(now, a, &v)
 	return v
+}
+
+// judgeSlot holds a as the policy of the partition's i-th slot asks. Nobody goes before first.
+func (p *partition) judgeSlot(now time.Time, a *ask, pl *place, i int, first time.Time, v *verdict) {
+	s := p.slots[i]
+	if !s.enforced() {
+		if at, closed := s.shut(now); closed {
+			v.hold(at, CausePolicy, s.policy.Name)
+		} else if !at.IsZero() {
+			p.openBucket(now, s.bucketName)
+		}
+		return
+	}
+	n := p.cost(s, a)
+	next := max(n, 1)
+	if s.policy.Unit == UnitContentBytes { // an estimate
+		next = 1
+	}
+	if s.turn(now, next) {
+		p.openBucket(now, s.bucketName)
+		p.news = true
+	}
+	if p.shared.judges(s) {
+		return
+	}
+	if s.policy.Unit == UnitContentBytes {
+		n = max(n, min(a.cost(UnitContentBytes, 1), 1)) // how many nobody knows is not none
+		if a.cost(UnitContentBytes, -1) < 0 && s.overdraws() {
+			n = min(n, 1)
+		}
+	}
+	if pl.units != nil {
+		n += pl.units[i]
+		if first.After(now) {
+			v.hold(first.Add(s.spread(n)), CausePolicy, s.policy.Name)
+		}
+	}
+	at, known := p.goesBy(now, s, a, pl, n, v)
+	if known {
+		v.hold(at, CausePolicy, s.policy.Name)
+	} else {
+		v.await(at, CausePolicy, s.policy.Name)
+	}
+}
+
+// goesBy returns when a may go by one slot, of which those ahead of it and it take n units;
+// false where that depends on more than the time.
+func (p *partition) goesBy(now time.Time, s *slot, a *ask, pl *place, n int64, v *verdict) (time.Time, bool) {
+	waiting := p.queueOf(a.lane).len
+	at, known := s.free(now, n, pl.n == 0 && waiting > 1)
+	if pl.n > 0 {
+		if s.source == SourceAnnounced {
+			at = latest(at, s.ledger.behind(now, n, &s.terms))
+		}
+		return s.probes(at, pl.n, p.origin.limits.MaxRetryAfter), known
+	}
+	if lasting := s.demand.lasting(); lasting > 0 && waiting <= 1 && !a.opts.noWait {
+		if then, sure := s.free(now, n, true); sure && then.Sub(now) <= lasting && !a.misses(then) { // else an answer decides, which may take long
+			at, known = then, true
+		}
+	}
+	return p.dare(now, s, at, known, v)
 }
 
 // dare returns when the first in line goes to see, where s.free holds it until at: though an

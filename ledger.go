@@ -34,12 +34,12 @@ type ledger struct {
 
 	resets    // when there is more
 	rounding  // which way that is rounded
-	drought   // how long nothing is left where nobody says
 	trips     // how long answers take
 	comeback  // how the quota comes back …
 	refilling // … where it does so steadily
 	ordering  // whether answers come in order
 	company   // what others use
+	drought   drought
 	newest    newest
 	apart     resetsApart
 	counter   counter
@@ -334,13 +334,7 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	}
 	l.stated, l.saidOf = true, max(l.saidOf, c.sent)
 	if r > 0 {
-		if !l.dry.IsZero() && start.After(l.dry) { // else it was counted before there was nothing
-			if l.blind > 0 {
-				l.waited(r)
-			}
-			l.dry, l.hinted = time.Time{}, time.Time{}
-		}
-		l.whole = max(l.whole, r)
+		l.drought.hearLeft(start, r)
 		return capped
 	}
 	return l.hearNothingLeft(now, start, p, &s, atMost) || capped
@@ -415,7 +409,7 @@ func (l *ledger) allHeard(c *charge, p *Policy, more bool) {
 	if l.own.inFlight > 0 || l.answered-l.heard != l.unheard || l.unread(c, p) > 0 {
 		return
 	}
-	if more && l.partial && l.dry.IsZero() { // none says so: what came back meanwhile need not be in most
+	if more && l.partial && !l.drought.lasts() { // none says so: what came back meanwhile need not be in most
 		l.most = max(l.most, 1)
 	}
 	l.left = l.most

@@ -34,17 +34,3 @@ func TestLastUnitGoesWhereRoundingCostsNothing(t *testing.T) {
 		}
 	}
 }
-
-// An inferred sliding window that answers showed to be shorter may be longer after all, which a
-// refusal shows. One that has come to be stated is as long as it says.
-func TestStatedWindowIsNotMadeLonger(t *testing.T) {
-	p := Policy{Name: "p", Quota: 10}
-	s := newSlot(p, SourceAnnounced)
-	l := &s.ledger
-	s.terms.Window, l.shape, l.inferred, l.shorter = 9*time.Second, shapeSliding, time.Second, time.Second
-	p.Window = 10 * time.Second
-	s.resize(time.Time{}, p)
-	if l.lengthen(&s.terms); s.terms.Window != p.Window {
-		t.Errorf("%v, want %v", s.terms.Window, p.Window)
-	}
-}

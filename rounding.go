@@ -64,16 +64,14 @@ func (l *ledger) turnedTooSoon(now time.Time, c *charge, p *Policy, s *statement
 		now.Sub(l.last) < 2*s.resolution+p.Window/10 && now.Add(s.reset).Sub(l.last) < max(2*s.resolution, p.Window/2)
 }
 
-// notYet takes in that it was not, at the reset that was named: that was rounded down,
-// or more than one reset brings it back. Where none was named, it was too soon. It reports
-// false where there was none to wait for.
+// notYet takes in that it was not, at the reset that was named: that was rounded down. Where
+// none was named, it was too soon. It reports false where there was none to wait for.
 func (l *ledger) notYet(now time.Time, p *Policy) bool {
 	switch {
 	case p.Window > 0:
-		l.piecemeal = l.piecemeal || l.down > 0
 		l.roundsDown()
-	case l.blind > 0 && !l.dry.IsZero():
-		l.closed = latest(l.closed, now.Add(l.blindWait(now, true, true)))
+	case l.drought.blind > 0 && l.drought.lasts():
+		l.closed = latest(l.closed, now.Add(l.drought.blindWait(now, true, true)))
 	default:
 		return false
 	}
@@ -90,16 +88,14 @@ func (r *rounding) roundsDown() {
 
 const downFor = 32
 
-// trustAgain counts a reset towards those for which the origin is taken to round down, and
-// reports whether it was the last of them.
-func (r *rounding) trustAgain() bool {
+// trustAgain counts a reset towards those for which the origin is taken to round down.
+func (r *rounding) trustAgain() {
 	if r.down == 0 {
-		return false
+		return
 	}
 	if r.down--; r.down == 0 {
 		r.onTime = 0
 	}
-	return r.down == 0
 }
 
 // later returns by how much later than the instant an answer names the reset may be, where
@@ -116,14 +112,5 @@ func (l *ledger) later(now time.Time, p *Policy, s *statement) time.Duration {
 	if l.stated {
 		begun = l.begun
 	}
-	return min(s.resolution, max(begun.Add(l.longest(p, s.grain)).Sub(now.Add(s.reset)), 0))
-}
-
-// longest returns how long a window can be where the origin rounds down: one that was
-// inferred up to a grain longer than it seems, or, as most are, a multiple of five.
-func (l *ledger) longest(p *Policy, grain time.Duration) time.Duration {
-	if l.inferred == 0 || grain <= 0 {
-		return p.Window
-	}
-	return roundest(p.Window, p.Window+grain, 5*grain)
+	return min(s.resolution, max(begun.Add(p.Window).Sub(now.Add(s.reset)), 0))
 }

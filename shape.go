@@ -63,11 +63,7 @@ func (l *ledger) doubtReset() {
 // learnShape finds out how the quota comes back, from what the answer to c
 // says is left, and how much of a sliding window others use.
 func (l *ledger) learnShape(now, start time.Time, c *charge, p *Policy, r int64, refused bool) {
-	if l.shape == shapeReset || l.shape == shapeRefill || p.Window <= 0 || p.Quota <= 0 || now.Before(l.adopted) {
-		return
-	}
-	if refused {
-		l.lengthen(p)
+	if refused || l.shape == shapeReset || l.shape == shapeRefill || p.Window <= 0 || p.Quota <= 0 || now.Before(l.adopted) {
 		return
 	}
 	// If the window slides, what was answered before c went, and less than a
@@ -124,14 +120,6 @@ func (l *ledger) shortenSliding(now, start time.Time, p *Policy, others int64) {
 	}
 	if sent, known := l.own.beyond(start, others); known {
 		by := max(min(p.Window-now.Sub(sent), l.inferred-1), 0)
-		p.Window, l.inferred, l.shorter = p.Window-by, l.inferred-by, l.shorter+by
-	}
-}
-
-// lengthen takes in that a request was refused that a sliding window as short as answers had
-// shown would have accepted: they may have shown what an origin that began anew had forgotten.
-func (l *ledger) lengthen(p *Policy) {
-	if l.shape == shapeSliding {
-		p.Window, l.inferred, l.shorter = p.Window+l.shorter, l.inferred+l.shorter, 0
+		p.Window, l.inferred = p.Window-by, l.inferred-by
 	}
 }

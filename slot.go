@@ -87,7 +87,7 @@ func (s *slot) resize(now time.Time, p Policy) {
 	if p.Window == 0 || s.inference.loose && s.inference.shown {
 		s.terms.Window = known.Window
 	} else {
-		s.ledger.inferred, s.ledger.shorter = 0, 0
+		s.ledger.inferred = 0
 	}
 }
 
