@@ -223,7 +223,8 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 	default:
 		p.dropSlot(s)
 	}
-	l.rate.refused(pm.start, l.crowd.trip(), rateOf(l.accepted, pm.start.Sub(l.since)))
+	asked := latest(l.since, l.rate.opened.at) // before the first one went nobody did
+	l.rate.refused(pm.start, l.crowd.trip(), rateOf(l.accepted, pm.start.Sub(asked)))
 	if s != nil { // it is no such limit, but a rate that they exceed
 		l.notInFlight(now)
 	}

@@ -95,7 +95,7 @@ func (t *throughput) accepted(start time.Time, pressed bool) {
 
 // refused takes in the refusal that begins a block, of a request sent at an
 // instant. usual is how many seconds a request takes, and through the rate at
-// which they were accepted since the latest reopening.
+// which they were accepted since the first one after the latest reopening.
 func (t *throughput) refused(start time.Time, usual, through float64) {
 	least, rested, again := t.least(start), len(t.zeros) == 0, false
 	t.zeros = append([]mark{{start, t.total}}, t.zeros[:min(len(t.zeros), mostZeros-1)]...)
@@ -128,7 +128,7 @@ func (t *throughput) refused(start time.Time, usual, through float64) {
 		t.low, t.climb = min(t.low, 0.95*tooFast), t.climb/2
 	case t.sure: // by chance, and so is this
 		t.low = 0.95 * tooFast
-	case cycles: // a little too fast
+	case cycles, t.bunches && t.pressed >= t.cycle/2: // a little too fast, or the first cycle was of two windows by the clock
 		t.low = max(min(t.low, least), min(0.95*tooFast, through))
 	case least < t.low: // a burst had been taken for the rate
 		t.low = max(least, t.low/8)
@@ -168,6 +168,25 @@ func (t *throughput) ago(n int64) (at time.Time, known bool) {
 	}
 	part := float64(n-before.n) / float64(max(after.n-before.n, 1))
 	return before.at.Add(time.Duration(part * float64(after.at.Sub(before.at)))), before.n > 0
+}
+
+// since is how many were accepted of those sent since an instant before the latest refusal: of
+// those after it, all.
+func (t *throughput) since(at time.Time) int64 {
+	before, after := mark{}, t.zeros[0]
+	for _, m := range append(append(t.marks[:len(t.marks):len(t.marks)], t.opened), t.zeros...) {
+		if !m.at.After(at) && m.at.After(before.at) {
+			before = m
+		}
+		if m.at.After(at) && m.at.Before(after.at) {
+			after = m
+		}
+	}
+	if before.at.IsZero() {
+		return t.total
+	}
+	part := at.Sub(before.at).Seconds() / max(after.at.Sub(before.at).Seconds(), time.Millisecond.Seconds())
+	return t.total - before.n - int64(min(part, 1)*float64(after.n-before.n))
 }
 
 // least is what the limit lets through at least, where a request sent at an

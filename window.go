@@ -30,7 +30,10 @@ func (l *learner) measure(reopened, shut time.Time) {
 	case told && hint > open && roundTime(hint) == hint: // it asks for a whole window, whenever it is
 		window = hint
 	case l.curt && l.blind && nextRoundTime(shortest) <= longest: // there was hardly any left to name
-		window, climb, doubt = nextRoundTime(shortest), 0, 0
+		window, doubt = nextRoundTime(shortest), 0
+		if window <= shortest*5/4 || roundTime(shortest) <= l.shut() { // else a shorter one by the clock may have ended while it was open
+			climb = 0
+		}
 	case window > shortest:
 	default:
 		if window = longest; l.timed && longest > max(hint, open)*5/4 {
@@ -105,14 +108,22 @@ func (l *learner) remeasure(reopened time.Time) {
 			switch {
 			case r.doubt > 0: // what is known is proven
 				low = max(low, r.low)
-			case low < r.low/2: // it may have been an outage, which is over
+			case low < r.low/2 && (!l.timed || l.timed503 || l.probes > 0): // it may have been an outage, which is over, and did not say when
 				return
 			}
 			r.low, r.doubt, r.climb = low, 0, 0
 		}
 		return
 	}
-	if low < r.low || low < r.tooFast {
+	// What came in the window that has just ended tells, too, how much one lets through: the
+	// first measure may be of two by the clock, or of a part of one.
+	least := r.since(reopened.Add(-r.window))
+	most := max(r.since(l.refused.Add(-r.window-max(l.trip()-l.quickest, 0))), least)
+	switch {
+	case r.cycle < least, r.cycle > most:
+		r.cycle = min(max(r.cycle, least), most)
+		r.low = min(max(r.low, rateOf(least, r.window)), rateOf(most, r.window))
+	case low < r.low, low < r.tooFast:
 		r.low = low
 	}
 	r.climb, r.doubt = 0, 0

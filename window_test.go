@@ -127,3 +127,21 @@ func TestRequestsThatHangHoldALearnedWindowForNoLongerThanOne(t *testing.T) {
 		busy.Wait()
 	})
 }
+
+// What was let through at once, just before a window by the clock ended, is not let through as soon
+// again: that it is closed for longer the next times, as it says itself, is no outage.
+func TestWindowByTheClockThatHadHardlyBegunIsFoundSoon(t *testing.T) {
+	var accepted, refused int64
+	const runs = 8
+	for i := range time.Duration(runs) {
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.FixedWindowByClock, Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}, Dialect: heedtest.RetryAfterOnly,
+			Latency: heedtest.RoundTrip(5 * time.Millisecond), Phase: (200 + 100*i) * time.Millisecond,
+		}, 16, 20, nil}.play(t)
+		accepted, refused = accepted+tally.Accepted, refused+tally.Refused
+	}
+	t.Logf("%d accepted, %d refused", accepted, refused)
+	if refused > 22*runs || accepted < 950*runs {
+		t.Errorf("%d accepted of %d, %d refused", accepted, 1000*runs, refused)
+	}
+}
