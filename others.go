@@ -117,9 +117,11 @@ func (l *ledger) reserve(now time.Time, p *Policy) int64 {
 	return int64(math.Round(max(1, 4*foreign/quota*mine))) + int64(l.meanwhile(now, p))
 }
 
-// meanwhile is how many units others take in two round trips.
+// meanwhile is how many more units others take in two round trips than come back to them. Mostly
+// as many do as they take; by chance it differs, by the root of that.
 func (l *ledger) meanwhile(now time.Time, p *Policy) float64 {
-	return float64(l.foreignNow(now, p)) * 2 * l.quickest.Seconds() / p.Window.Seconds()
+	taken := float64(l.foreignNow(now, p)) * 2 * l.quickest.Seconds() / p.Window.Seconds()
+	return min(taken, math.Sqrt(taken))
 }
 
 // berth is below how many units left one who shares a quota of which two counts are kept
