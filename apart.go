@@ -16,7 +16,9 @@ type resetsApart struct {
 // is left, an origin with any kind of limit may name the next unit.
 func (l *ledger) learnApart(now, start time.Time, p *Policy, s *statement) {
 	a := &l.apart
-	if a.proven() || l.shape == shapeReset || l.shape == shapeRefill || l.inferred > 0 || p.Window <= 3*s.resolution || p.Unit == UnitContentBytes {
+	// What comes back to others looks like what comes back steadily, and resets tell the two apart.
+	bucket := l.shape == shapeRefill && (l.fillsUp || l.twoCounts() || !l.othersSeen)
+	if a.proven() || l.shape == shapeReset || bucket || l.inferred > 0 || p.Window <= 3*s.resolution || p.Unit == UnitContentBytes {
 		return
 	}
 	if up, down := s.fills(p); up || down || s.remaining <= 0 || s.reset < 0 {
@@ -39,7 +41,3 @@ func (l *ledger) learnApart(now, start time.Time, p *Policy, s *statement) {
 
 // proven reports whether so many speak for it that it is not by chance.
 func (a *resetsApart) proven() bool { return a.count >= convinced }
-
-// slidesForSure reports whether that proves what is taken for a sliding window to be one: an
-// origin that keeps two counts looks like it, too.
-func (l *ledger) slidesForSure() bool { return l.shape == shapeSliding && l.apart.proven() }

@@ -73,7 +73,11 @@ func (l *ledger) learnCounter(now, start time.Time, c *charge, p *Policy, s *sta
 	}
 	if l.twoCounts() {
 		still := k.own * min(max(k.last.Sub(start).Seconds(), 0)/w.Seconds(), 1)
-		l.hearForeign(p.Quota - r - 1 - (l.sent - k.mark) - int64(still))
+		sent := l.sent
+		if l.orderly(c) { // what went since it has not counted
+			sent = c.sent
+		}
+		l.hearForeign(p.Quota - r - 1 - (sent - k.mark) - int64(still))
 	}
 	k.said, k.at, k.of, k.used = l.answered, middle(start, now), start, p.Quota-r
 }

@@ -595,31 +595,75 @@ func TestProcessesThatShareABucketSeeEachOther(t *testing.T) {
 	}
 }
 
-// fourProcesses have 16 goroutines each ask an origin for all they can get. It
-// returns what the origin counted, and Jain's index of what they got: 1 where all
-// got as much, a quarter where one got it all.
+// Who comes to a quota that others share already gets as much as they do, a few windows later: no less
+// where each takes again what comes back to it, and no more where nothing is missed that others take.
+func TestNewcomerGetsItsShare(t *testing.T) {
+	for _, c := range []struct {
+		algorithm   heedtest.Algorithm
+		runs        int
+		least, most float64 // of what the others get, in the mean
+	}{
+		{heedtest.FixedWindow, 3, 0.8, 1.2},
+		{heedtest.SlidingWindow, 16, 0.64, 1.3},
+		{heedtest.SlidingCounter, 6, 0.75, 1.3},
+		{heedtest.TokenBucket, 4, 0.8, 1.3},
+		{heedtest.GCRA, 4, 0.8, 1.3},
+	} {
+		const windows, quota = 24, 50
+		window := 5 * time.Second
+		var mine, theirs float64
+		for run := range c.runs {
+			_, got := processes(t, heedtest.Config{
+				Algorithm: c.algorithm, Policies: []heedtest.Policy{{Quota: quota, Window: window}},
+				Phase: time.Duration(run) * window / time.Duration(c.runs), Latency: heedtest.RoundTrip(50 * time.Millisecond),
+			}, windows, 12, 0, 0, 0, 8)
+			mine, theirs = mine+got[3], theirs+(got[0]+got[1]+got[2])/3
+		}
+		t.Logf("%s: %.2f of what the others get", c.algorithm, mine/theirs)
+		if share := mine / theirs; share < c.least || share > c.most {
+			t.Errorf("%s: %.2f of what the others get, want %.2f to %.2f", c.algorithm, share, c.least, c.most)
+		}
+	}
+}
+
+// fourProcesses ask an origin for all they can get. It returns what the origin counted, and Jain's index
+// of what they got: 1 where all got as much, a quarter where one got it all.
 func fourProcesses(t *testing.T, c heedtest.Config, windows int) (tally heedtest.Tally, jain float64) {
 	t.Helper()
-	const processes, goroutines = 4, 16
-	var got [processes]atomic.Int64
+	tally, got := processes(t, c, windows, 0, 0, 0, 0, 0)
+	sum, squares := 0.0, 0.0
+	for _, n := range got {
+		sum, squares = sum+n, squares+n*n
+	}
+	return tally, sum * sum / (float64(len(got)) * squares)
+}
+
+// processes have 16 goroutines each ask an origin for all they can get, from the windows in starts on. It
+// returns what the origin counted, and what each got from another window on.
+func processes(t *testing.T, c heedtest.Config, windows, from int, starts ...int) (tally heedtest.Tally, accepted []float64) {
+	t.Helper()
+	const goroutines = 16
+	got := make([]atomic.Int64, len(starts))
 	synctest.Test(t, func(t *testing.T) {
 		o := heedtest.NewOrigin(c)
-		end := time.Now().Add(time.Duration(windows) * c.Policies[0].Window)
+		at := func(window int) time.Time { return o.Began().Add(time.Duration(window) * c.Policies[0].Window) }
+		end := at(windows)
 		var wg sync.WaitGroup
-		for i := range processes {
+		for i, start := range starts {
 			tr := quiet(t, o, heed.Limits{})
 			defer tr.Registry.Close()
 			time.AfterFunc(time.Until(end), func() { tr.Registry.Close() })
 			c := tr.Client()
 			for range goroutines {
 				wg.Go(func() {
+					time.Sleep(time.Until(at(start)))
 					for time.Now().Before(end) {
 						resp, err := c.Get(example)
 						if err != nil {
 							return
 						}
 						resp.Body.Close()
-						if resp.StatusCode == http.StatusOK {
+						if resp.StatusCode == http.StatusOK && !time.Now().Before(at(from)) {
 							got[i].Add(1)
 						}
 					}
@@ -629,10 +673,8 @@ func fourProcesses(t *testing.T, c heedtest.Config, windows int) (tally heedtest
 		wg.Wait()
 		tally = o.Tally()
 	})
-	sum, squares := 0.0, 0.0
 	for i := range got {
-		n := float64(got[i].Load())
-		sum, squares = sum+n, squares+n*n
+		accepted = append(accepted, float64(got[i].Load()))
 	}
-	return tally, sum * sum / (processes * squares)
+	return tally, accepted
 }

@@ -128,7 +128,7 @@ func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Tim
 		}
 		return now.Add(l.awaited(now, missing, p)), true
 	}
-	beside := l.slidesForSure() && l.othersSeen && now.Sub(l.said) < p.Window
+	beside := l.shape == shapeSliding && l.othersSeen && now.Sub(l.said) < p.Window
 	if room >= n && !beside {
 		return l.lastUnit(now, p), true
 	}
@@ -304,7 +304,7 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	if s.remaining < 0 {
 		return capped
 	}
-	l.learnFill(p, &s)
+	l.learnFill(now, p, &s)
 	l.learnApart(now, start, p, &s)
 	l.learnNewest(now, start, p, &s)
 	if s.refused && !tooSoon && l.fresh && !l.stated && c.epoch == l.epoch && l.inEpoch < p.Quota*9/10 {

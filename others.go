@@ -117,9 +117,11 @@ func (l *ledger) reserve(now time.Time, p *Policy) int64 {
 	return int64(math.Round(max(1, 4*foreign/quota*mine))) + int64(l.meanwhile(now, p))
 }
 
-// meanwhile is how many units others take in two round trips.
+// meanwhile is how many more units others take in two round trips than come back to them. Mostly
+// as many do as they take; by chance it differs, by the root of that.
 func (l *ledger) meanwhile(now time.Time, p *Policy) float64 {
-	return float64(l.foreignNow(now, p)) * 2 * l.quickest.Seconds() / p.Window.Seconds()
+	taken := float64(l.foreignNow(now, p)) * 2 * l.quickest.Seconds() / p.Window.Seconds()
+	return min(taken, math.Sqrt(taken))
 }
 
 // berth is below how many units left one who shares a quota of which two counts are kept
@@ -137,22 +139,37 @@ func (l *ledger) foreignNow(now time.Time, p *Policy) int64 {
 	if now.Sub(l.said) >= p.Window {
 		return 0
 	}
-	if l.slidesForSure() {
+	switch {
+	case l.shape != shapeSliding:
+		return l.foreign
+	case l.apart.proven():
 		return l.theirs.used(now, p.Window)
 	}
-	return l.foreign
+	return min(l.theirs.used(now, p.Window), l.foreign) // of two counts it may be this process that seems to be others
 }
 
 // hearTheirs takes in that others use so many units of a sliding window, at least and at most.
 // What they took comes back a window after it was seen, and so later than it does: what comes
-// back to them in a round trip they have taken again by then, as far as is known.
+// back to them in a round trip they have taken again by then, as far as is known. What they had before
+// the first word for a window they took evenly within it: who takes it for newer waits for all of
+// it to come back at once.
 func (l *ledger) hearTheirs(now, start time.Time, least, most int64, p *Policy) {
+	const pieces = 20
 	most = max(most, least, 0)
-	if n := l.theirs.used(now, p.Window); n < least {
+	switch n := l.theirs.used(now, p.Window); {
+	case n > most:
+		l.theirs.drop(n - most)
+	case n >= least:
+	case now.Sub(l.said) < p.Window:
 		l.theirs.take(least - n)
 		l.theirs.done(now, start, 0, least-n, p.Quota, p.Window)
-	} else if n > most {
-		l.theirs.drop(n - most)
+	default:
+		n = least - n
+		l.theirs.take(n)
+		for i := range int64(pieces) {
+			at := now.Add(-p.Window * time.Duration(pieces-1-i) / pieces)
+			l.theirs.done(at, at, 0, n*(i+1)/pieces-n*i/pieces, p.Quota, p.Window)
+		}
 	}
 }
 

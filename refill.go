@@ -12,6 +12,7 @@ const trust = 0.9
 type refilling struct {
 	gains      int       // answers that speak for it
 	streak     int       // statements in a row that fit a bucket that refills …
+	fitsFrom   time.Time // … when the first of them came …
 	fitsUp     bool      // … if resets are rounded up …
 	fitsDown   bool      // … or down …
 	lowest     int64     // … and the least and …
@@ -52,8 +53,9 @@ func (s *statement) fills(p *Policy) (up, down bool) {
 }
 
 // learnFill notices that resets move with what is left as they do in a bucket. A
-// window's resets fit that only where they cross it, and not all rounded alike.
-func (l *ledger) learnFill(p *Policy, s *statement) {
+// window's resets fit that only where they cross it, and not all rounded alike. Where others keep
+// a bucket near empty they hardly move, but those of a window would not fit for as long as one.
+func (l *ledger) learnFill(now time.Time, p *Policy, s *statement) {
 	up, down := s.fills(p)
 	if l.streak > 0 {
 		up, down = up && l.fitsUp, down && l.fitsDown
@@ -68,12 +70,16 @@ func (l *ledger) learnFill(p *Policy, s *statement) {
 		l.streak = 0
 		return
 	case l.streak == 0:
-		l.lowest, l.highest = s.remaining, s.remaining
+		l.fitsFrom, l.lowest, l.highest = now, s.remaining, s.remaining
+	case now.Sub(l.said) > p.Window/4: // who asks once a window sees but one instant of it
+		l.fitsFrom = now
 	}
 	l.streak, l.fitsUp, l.fitsDown = l.streak+1, up, down
 	l.lowest, l.highest = min(l.lowest, s.remaining), max(l.highest, s.remaining)
 	moved := time.Duration(float64(p.Window) * float64(l.highest-l.lowest) / float64(p.Quota))
-	if l.streak >= convinced && moved >= p.Window/4 && moved > 2*s.resolution+s.resolution/4 { // more than rounding can hide
+	far := moved >= p.Window/4 && moved > 2*s.resolution+s.resolution/4 // more than rounding can hide
+	long := l.shape == shapeRefill && now.Sub(l.fitsFrom) > p.Window
+	if l.streak >= convinced && (far || long) {
 		l.shape, l.fillsUp = shapeRefill, true
 	}
 }

@@ -47,10 +47,15 @@ func (l *ledger) sooner() time.Duration {
 
 // onTheWay is how much later than the origin said what is left the next request
 // arrives there, at least, when it goes as soon as that is heard: the answer was
-// on its way back, the request will be on its way there.
+// on its way back, the request will be on its way there. What comes back to others meanwhile
+// they take: where it is known what does, it is as if the rest had less time.
 func (l *ledger) onTheWay() time.Duration {
-	if l.othersSeen {
-		return 0
+	k := &l.counter
+	switch {
+	case !l.othersSeen:
+		return l.quickest
+	case l.twoCounts():
+		return nanoseconds(float64(l.quickest) * min(k.own/max(k.before, 1), 1))
 	}
-	return l.quickest
+	return 0
 }
