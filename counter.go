@@ -13,8 +13,9 @@ import (
 type counter struct {
 	window     time.Duration // that all this is about
 	known      bool          // the origin was found to count like that …
-	blunt      bool          // … but names the end of the window where nothing is left
-	ends, last time.Time     // the present window ends between these
+	stops      int64         // … and so often named the end of the window when it had run empty
+	ends, last time.Time     // the present window ends between these …
+	instant    time.Time     // … at this instant of the origin's clock; zero: it names none
 	said       int64         // units of requests answered when the origin spoke last …
 	at         time.Time     // … when that was …
 	of         time.Time     // … when the request went that had it say so …
@@ -28,6 +29,8 @@ type counter struct {
 	fits                    int       // answers in a row, in one window, that fit that …
 	from                    time.Time // … when the first of them came …
 	due                     time.Time // … and when the reset that it named is, at the earliest …
+	same                    time.Time // … or this instant of the origin's clock, if all of them named it; else zero …
+	stays                   bool      // … and whether units came back before it all the same …
 	up, down                bool      // … whether all fit a bucket too, rounded up or down …
 	counter, sliding, fixed bounds    // … and what is left beside this process's own use, if it is that, a sliding window or a fixed one
 }
@@ -45,7 +48,7 @@ func (b *bounds) contradict(more int64) bool { return b.least > b.most+2+float64
 
 // twoCounts reports whether the origin was found to keep two counts.
 func (l *ledger) twoCounts() bool {
-	return l.shape == shapeRefill && l.counter.known && !l.counter.blunt
+	return l.shape == shapeRefill && l.counter.known && l.counter.stops < maxStops
 }
 
 // counted reports whether it was, and what they are is known still.
@@ -55,7 +58,9 @@ func (l *ledger) counted(now time.Time, p *Policy) bool {
 
 // learnCounter takes in what the answer to c says is left.
 func (l *ledger) learnCounter(now, start time.Time, c *charge, p *Policy, s *statement, r int64) {
-	k, w := &l.counter, p.Window
+	k := &l.counter
+	l.measureWindow(p, s)
+	w := p.Window
 	if l.elastic || w <= 0 || p.Quota <= 0 || p.Unit == UnitContentBytes { // what a body holds is told too late
 		return
 	}
@@ -63,7 +68,7 @@ func (l *ledger) learnCounter(now, start time.Time, c *charge, p *Policy, s *sta
 		*k = counter{window: w}
 	}
 	l.hearCut(now, start, s, r)
-	if r > 0 && !s.refused && s.reset > s.resolution && w > 4*s.resolution { // else it names no end of a window for certain
+	if r > 0 && !s.refused && s.tells(w) {
 		if !l.hearTurn(now, start, c, s) {
 			return
 		}
@@ -82,6 +87,39 @@ func (l *ledger) learnCounter(now, start time.Time, c *charge, p *Policy, s *sta
 	k.said, k.at, k.of, k.used = l.answered, middle(start, now), start, p.Quota-r
 }
 
+// measureWindow takes a window that was inferred to be as long as from one end of it to the next, as the
+// origin's clock has them, where units came back while the one was named all the time: then that is no
+// unit's return.
+func (l *ledger) measureWindow(p *Policy, s *statement) {
+	k := &l.counter
+	if l.inferred <= 1 || !s.clock || s.reset <= 0 || !k.stays {
+		return
+	}
+	if apart := s.instant.Sub(k.instant).Round(s.grain); apart > p.Window-l.inferred && apart < p.Window*3/2 {
+		p.Window, l.inferred, l.shorter, k.window = apart, 1, 0, apart
+	}
+}
+
+// tells reports whether it is certain of which window of a length an answer names the end. Instants are
+// compared as the origin named them: what they are rounded to, and how well its clock is known, matters less.
+func (s *statement) tells(window time.Duration) bool {
+	if s.clock {
+		return s.reset > 0 && window >= s.grain
+	}
+	return s.reset > s.resolution && window > 4*s.resolution
+}
+
+// turns is how many windows the one that an answer names the end of is after the present one. whole: as far
+// as is known it is so many, and not some of one more.
+func (k *counter) turns(s *statement, ends, last time.Time) (turns time.Duration, whole bool) {
+	if !s.clock || k.instant.IsZero() {
+		return middle(ends, last).Sub(middle(k.ends, k.last)).Round(k.window) / k.window, true
+	}
+	by := s.instant.Sub(k.instant)
+	turned := by.Round(k.window)
+	return turned / k.window, (by - turned).Abs() < max(s.grain, k.window/20)
+}
+
 // hearTurn follows when the present window ends, and counts what was used in it once it has.
 // It reports whether the answer is about the present one.
 func (l *ledger) hearTurn(now, start time.Time, c *charge, s *statement) bool {
@@ -91,7 +129,8 @@ func (l *ledger) hearTurn(now, start time.Time, c *charge, s *statement) bool {
 		ends = start.Add(s.reset) // it is not rounded up
 	}
 	mark := l.answered - c.n
-	switch turns := middle(ends, last).Sub(middle(k.ends, k.last)).Round(w) / w; {
+	turns, whole := k.turns(s, ends, last)
+	switch {
 	case turns == 0:
 		k.ends, k.last = latest(k.ends, ends), soonest(k.last, last)
 	case turns == 1:
@@ -108,12 +147,16 @@ func (l *ledger) hearTurn(now, start time.Time, c *charge, s *statement) bool {
 	default:
 		k.ends, k.last, k.mark, k.before, k.own, k.fits = ends, last, mark, 0, 0, 0
 	}
-	if k.last.Before(k.ends) { // it is not the end of a window that is named
+	if !whole || k.last.Before(k.ends) { // it is not the end of a window that is named
 		k.ends, k.last, k.fits = start.Add(s.reset-s.resolution), last, 0
 		k.cut, k.uncut = false, k.uncut || k.cut
 		if !k.known {
 			k.own = 0
 		}
+	}
+	k.instant = time.Time{}
+	if s.clock {
+		k.instant = s.instant
 	}
 	return true
 }
@@ -124,12 +167,10 @@ func (l *ledger) hearTurn(now, start time.Time, c *charge, s *statement) bool {
 // same, in a sliding one it rises with each unit that went a window ago, and in a bucket the
 // reset moves with what is left. Others may use a sliding window so that it rises all the same; but
 // nothing of it comes back before the reset named, if that is when the oldest unit does, and if it
-// is when the newest does, every request puts it off.
+// is when the newest does, every request puts it off. So where the very same instant is named while
+// units come back, it does not slide, however long its window is.
 func (l *ledger) weigh(now, start time.Time, c *charge, p *Policy, s *statement, r int64) {
 	k := &l.counter
-	if k.own < fewUnits {
-		return
-	}
 	rate := k.own / p.Window.Seconds()
 	used := l.own.used(now, p.Window)
 	still := l.own.between(now.Add(l.inferred-p.Window), start) + c.n // a window that slides has not given them back
@@ -141,8 +182,14 @@ func (l *ledger) weigh(now, start time.Time, c *charge, p *Policy, s *statement,
 		if k.fits == 0 {
 			all := bounds{math.Inf(-1), math.Inf(1)}
 			k.from, k.due, k.counter, k.sliding, k.fixed, k.up, k.down = now, start.Add(s.reset-s.resolution), all, all, all, true, true
+			k.same, k.stays = k.instant, false
 		}
-		k.counter.narrow(least-now.Sub(k.from).Seconds()*rate, most-start.Sub(k.from).Seconds()*rate)
+		if !k.same.Equal(k.instant) {
+			k.same = time.Time{}
+		}
+		if k.own >= fewUnits {
+			k.counter.narrow(least-now.Sub(k.from).Seconds()*rate, most-start.Sub(k.from).Seconds()*rate)
+		}
 		k.fixed.narrow(least, most)
 		k.sliding.narrow(float64(r+still), float64(r+max(used, c.used)))
 		if !k.counter.contradict(0) {
@@ -150,16 +197,20 @@ func (l *ledger) weigh(now, start time.Time, c *charge, p *Policy, s *statement,
 		}
 		k.fits = 0
 	}
+	k.stays = k.stays || !k.same.IsZero() && k.fixed.contradict(0) && now.Before(k.due)
 	up, down := s.fills(p)
 	k.fits, k.up, k.down = k.fits+1, k.up && up, k.down && down
 	long := now.Sub(k.from) > k.last.Sub(k.ends) // a reset that every answer puts off would show
-	slides := !k.sliding.contradict(l.foreign/8) && (l.inferred > 0 || k.sliding.most+2 >= float64(p.Quota) || !now.Before(k.due))
-	if long && k.fits >= convinced && !k.up && !k.down && k.fixed.contradict(0) && !slides {
+	slides := !k.stays && !k.sliding.contradict(l.foreign/8) && (l.inferred > 0 || k.sliding.most+2 >= float64(p.Quota) || !now.Before(k.due))
+	if long && k.own >= fewUnits && k.fits >= convinced && !k.up && !k.down && k.fixed.contradict(0) && !slides {
 		l.shape, k.known = shapeRefill, true
 		l.forgetOthers()
 		l.down, l.caught = 0, 0 // little was back at a reset: that it was rounded down did not follow
 	}
 }
+
+// likely reports whether it looks as if two counts were kept.
+func (k *counter) likely() bool { return k.fits > 0 && (k.own >= fewUnits || k.stays) }
 
 // fewUnits are too few in a window to tell by how they come back.
 const fewUnits = 5
@@ -196,10 +247,16 @@ func (l *ledger) leaves(now time.Time, n int64, p *Policy) float64 {
 		leaves = 0
 	}
 	if l.twoCounts() {
-		leaves += spare + math.Floor(l.meanwhile(now, p))
+		if meet := l.refill(now, p) * 2 * max(l.usual-l.least, 0).Seconds(); meet < 1 && !l.othersSeen { // else what is left is not known to a unit
+			spare += meet
+		}
+		leaves += spare + math.Floor(l.meanwhile(now, p)) + float64(min(l.counter.stops, p.Quota/10))
 	}
 	return leaves
 }
+
+// maxStops is how often two counts may run empty until they are kept to as a bucket.
+const maxStops = 3
 
 // aQuarter of a unit more than is needed is waited for where what comes back is known exactly:
 // what is left is told in whole units, and one too few says that nothing is.
@@ -212,10 +269,16 @@ func (k *counter) gone(at time.Time) float64 {
 }
 
 // hearEnd takes in that nothing is left until an instant. Where that is the end of the
-// window, not when a unit is back, to run empty costs more than what is left over.
-func (k *counter) hearEnd(at time.Time) {
-	if k.known && !at.Before(k.ends) && !at.After(k.last) {
-		k.blunt = true
+// window, not when a unit is back, to run empty costs all that comes back until then. Of requests that
+// are on their way together some may have arrived sooner than was reckoned with: one more unit is
+// kept from then on. Otherwise, or where that does not help, more costs than what is left over.
+func (l *ledger) hearEnd(at time.Time) {
+	k := &l.counter
+	if !k.known || at.Before(k.ends) || at.After(k.last) {
+		return
+	}
+	if k.stops++; l.own.inFlight == 0 {
+		k.stops = maxStops
 	}
 }
 

@@ -319,6 +319,27 @@ func TestCountersWhoseWindowIsInferredAreNotTakenForShorterOnes(t *testing.T) {
 	}
 }
 
+// Where the end of a window is named as an instant, a far origin's clock is known no better than to a
+// round trip, and whether its windows slide not by how long they are. But that very instant is named
+// all the time that units come back, and the next one is a window later.
+func TestCountersFarAwayThatNameInstantsAreUsedUp(t *testing.T) {
+	const quota, window, windows = 50, 5 * time.Second, 20
+	for _, rounding := range []heedtest.Rounding{heedtest.RoundUp, heedtest.RoundDown, heedtest.Exact} {
+		var accepted, refused, runs int64
+		for phase := time.Duration(0); phase < window; phase += window / 10 {
+			tally, _ := load{heedtest.Config{
+				Algorithm: heedtest.SlidingCounter, Phase: phase, Policies: []heedtest.Policy{{Quota: quota, Window: window}}, Rounding: rounding,
+				Dialect: heedtest.XRateLimitEpoch, Latency: heedtest.RoundTrip(500 * time.Millisecond),
+			}, 16, windows, nil}.play(t)
+			accepted, refused, runs = accepted+tally.Accepted, refused+tally.Refused, runs+1
+		}
+		t.Logf("%v: %d accepted of %d, %d refused", rounding, accepted, runs*windows*quota, refused)
+		if want := runs * windows * quota * 93 / 100; accepted < want || refused > 3*runs {
+			t.Errorf("%v: %d accepted, %d refused, want at least %d and at most %d", rounding, accepted, refused, want, 3*runs)
+		}
+	}
+}
+
 // How fast two counts let units come back is never known to the last digit, least where resets are
 // named a second late, as some services do. Nothing is left when that has been overrated for long
 // enough, and all would have to stop until the window turns.

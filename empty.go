@@ -19,8 +19,8 @@ type drought struct {
 // the answer says or, where it does not, as it is likely to last. It reports whether that
 // is longer than atMost.
 func (l *ledger) hearNothingLeft(now, start time.Time, p *Policy, s *statement, atMost time.Duration) (capped bool) {
-	if s.reset > p.Window/4 {
-		l.counter.hearEnd(now.Add(s.reset))
+	if s.reset > p.Window/4 && l.dry.IsZero() {
+		l.hearEnd(now.Add(s.reset))
 	}
 	switch {
 	case l.shape != shapeRefill:

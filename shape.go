@@ -115,7 +115,7 @@ func (l *ledger) learnCounted(now time.Time, c *charge, p *Policy, r int64, refu
 // of which the latest, to a request sent at start, counted so many others: what this process
 // used before them is no longer in it.
 func (l *ledger) shortenSliding(now, start time.Time, p *Policy, others int64) {
-	if l.inferred <= 1 || l.counter.fits > 0 { // two counts look like a shorter window than it is
+	if l.inferred <= 1 || l.counter.likely() { // two counts look like a shorter window than it is
 		return
 	}
 	if sent, known := l.own.beyond(start, others); known {
