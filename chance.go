@@ -52,15 +52,16 @@ const (
 )
 
 // byChance takes in that pm's request was refused, and reports whether that came by chance, or was
-// one too many for that, so that there is a limit. One that names a time is a limit's where such
-// times were too short before: those tell of what is left. Where there was a limit though refusals
+// one too many for that, so that there is a limit. One that names another time
+// than the one before is a limit's, and so it is where such times were too short: they tell of what
+// is left. Where there was a limit though refusals
 // came by chance, there may be both: one that comes well below what the limit lets through does not
 // make the pace lower still.
 func (p *partition) byChance(now time.Time, pm *Permit, fresh bool, hint time.Duration) (yes, excess bool) {
 	l := &p.learner
 	c, r := &l.chance, &l.rate
 	switch {
-	case l.blocked, hint > 0 && l.short.times > 0:
+	case l.blocked, hint > 0 && (l.short.times > 0 || hint != l.hint):
 	case c.share > 0:
 		c.quiet = 0
 		c.share += (1 - c.share) / lately
