@@ -8,6 +8,9 @@ import "time"
 //
 //   - Of those that are in flight when a limit refuses, most of the later ones are refused, too;
 //     by chance, few are.
+//   - A limit that is cut is soon found further down. Where a part of the origin is out of order as
+//     many of each hundred are refused at any pace, and whoever keeps to what is let through ends at
+//     next to nothing.
 //   - A limit refuses nothing at a pace well below what it let through just before, from one
 //     refusal to the next; chance refuses as many of each hundred. Only a strict limit does, where
 //     requests met on their way to it, so that no refusal counts of one that was not alone.
@@ -17,8 +20,10 @@ import "time"
 // and all are counted: one up for each refused, and down for each accepted by a few times the share
 // that is usually refused. A limit drives that count up within a handful of refusals, at whatever
 // share chance hardly ever does. Then it is learned from there on, and chance has to show for several
-// times as long the next time. A learned rate is not given up at once, for that would let all go that
-// wait: the pace rises from several times that rate on, until it is plain that there is none.
+// times as long the next time; but a refusal well below what the limit was seen to let through does
+// not lower the pace any more, unless there are too many of them. A learned rate is not given up at
+// once, for that would let all go that wait: the pace rises from several times that rate on, until it
+// is plain that there is none.
 type chance struct {
 	share  float64 // of requests refused of late; 0: none is known to be refused by chance
 	excess float64 // refusals beyond what that explains
@@ -27,6 +32,11 @@ type chance struct {
 	odds   int     // refusals at a pace that is well below …
 	proven float64 // … what was let through before, between two refusals of late
 	failed int     // times that it was a limit
+
+	blocks  int     // in close succession …
+	refused int64   // … requests refused in them …
+	since   int64   // … what had been accepted until the first, ever …
+	top     float64 // … and the pace then
 }
 
 const (
@@ -42,13 +52,16 @@ const (
 )
 
 // byChance takes in that pm's request was refused, and reports whether that came by chance, or was
-// one too many for that, so that there is a limit. A refusal with a hint never does: chance names
-// no time.
+// one too many for that, so that there is a limit. One that names another time
+// than the one before is a limit's, and so it is where such times were too short: they tell of what
+// is left. Where there was a limit though refusals
+// came by chance, there may be both: one that comes well below what the limit lets through does not
+// make the pace lower still.
 func (p *partition) byChance(now time.Time, pm *Permit, fresh bool, hint time.Duration) (yes, excess bool) {
 	l := &p.learner
 	c, r := &l.chance, &l.rate
 	switch {
-	case l.blocked || hint > 0:
+	case l.blocked, hint > 0 && (l.short.times > 0 || hint != l.hint):
 	case c.share > 0:
 		c.quiet = 0
 		c.share += (1 - c.share) / lately
@@ -58,17 +71,23 @@ func (p *partition) byChance(now time.Time, pm *Permit, fresh bool, hint time.Du
 		*c = chance{failed: c.failed + 1}
 		return false, true
 	case fresh && r.low > 0 && len(r.zeros) > 0 && c.shows(r, pm.start, l.probes, pm.level == 1 && !p.lastStart.After(pm.start)):
-		c.take()
+		l.begin(now)
 		*r = throughput{low: severalTimes * r.low, cycle: r.cycle, climb: steeply, total: r.total, burst: r.burst}
 		p.setLearnedRate(now)
 		return true, false
+	case c.failed > 0 && r.low > 0 && r.pace() <= farBelow*c.proven:
+		if c.excess++; c.excess < tooMany {
+			return true, false
+		}
+		c.excess, c.proven = 0, 0
 	}
 	return false, false
 }
 
-// take takes refusals from now on to come by chance, as long as they are few.
-func (c *chance) take() {
-	*c = chance{share: 2 * usually, failed: c.failed}
+// take takes refusals from now on to come by chance, as long as no more are refused than such a
+// share explains, or a few in a hundred.
+func (c *chance) take(share float64) {
+	*c = chance{share: max(share, 2*usually), failed: c.failed}
 }
 
 // inFlight takes in that of what was in flight at the first refusal, and had been sent after that
@@ -78,7 +97,7 @@ func (c *chance) inFlight(refused, accepted int64) bool {
 	if c.failed > 0 || accepted < few+4*refused {
 		return false
 	}
-	c.take()
+	c.take(0)
 	return true
 }
 
@@ -87,6 +106,10 @@ func (c *chance) inFlight(refused, accepted int64) bool {
 // its way meanwhile.
 func (c *chance) shows(r *throughput, start time.Time, probes int, alone bool) bool {
 	n := r.total - r.zeros[0].n
+	if c.fell(r, n, probes) {
+		c.take(float64(c.refused) / float64(c.refused+r.total-c.since))
+		return true
+	}
 	switch {
 	case n < few/2 || probes > 1: // chance hardly refuses in close succession, but a limit that was cut does
 		c.odds, c.proven = 0, 0
@@ -99,15 +122,35 @@ func (c *chance) shows(r *throughput, start time.Time, probes int, alone bool) b
 	if n >= few {
 		c.proven = max(c.proven, rateOf(n, start.Sub(r.zeros[0].at)))
 	}
-	return c.odds >= 2*timeAndAgain<<min(2*c.failed, few)
+	if c.odds < 2*timeAndAgain<<min(2*c.failed, few) {
+		return false
+	}
+	c.take(0)
+	return true
 }
+
+// fell takes in a refusal after n accepted requests and a block of so many more refusals. It reports
+// whether the pace has fallen so far, in so many steps and with as many accepted as refused on the
+// way, that no limit is as far down: a part of the origin is out of order.
+func (c *chance) fell(r *throughput, n int64, probes int) bool {
+	if n >= 2*few || c.blocks == 0 {
+		c.blocks, c.refused, c.since, c.top = 1, 1, r.total, r.pace()
+		return false
+	}
+	c.blocks++
+	c.refused += int64(1 + probes)
+	return c.blocks >= 2*timeAndAgain<<min(c.failed, few) && c.fallen(r) && r.total-c.since >= c.refused
+}
+
+// fallen reports whether the rate is far lower than the pace was a few requests before.
+func (c *chance) fallen(r *throughput) bool { return c.blocks > 1 && r.low <= c.top/farFewer }
 
 // well takes in that a request was accepted.
 func (c *chance) well() {
+	c.excess = max(c.excess-byFar*max(c.share, usually), 0)
 	if c.share == 0 {
 		return
 	}
-	c.excess = max(c.excess-byFar*max(c.share, usually), 0)
 	c.share -= c.share / lately
 	if c.quiet++; c.quiet > neverAsMany {
 		*c = chance{failed: c.failed}

@@ -17,11 +17,20 @@ type flaky struct {
 	base   *heedtest.Origin // nil: there is no limit
 	share  float64
 	status int
+	after  string // what those it refuses name in Retry-After; "": nothing
 	trip   time.Duration
 
-	mu      sync.Mutex
-	rng     *rand.Rand
-	refused int // by chance
+	mu       sync.Mutex
+	rng      *rand.Rand
+	refused  int // by chance
+	accepted int // without a base
+}
+
+// partly has f refuse another share from now on.
+func (f *flaky) partly(share float64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.share, f.accepted = share, 0
 }
 
 func (f *flaky) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -36,10 +45,16 @@ func (f *flaky) RoundTrip(req *http.Request) (*http.Response, error) {
 		return f.base.RoundTrip(req)
 	}
 	time.Sleep(took)
-	if refused {
-		return answer(f.status), nil
+	switch {
+	case !refused:
+		f.mu.Lock()
+		f.accepted++
+		f.mu.Unlock()
+		return answer(200), nil
+	case f.after != "":
+		return answer(f.status, "Retry-After", f.after), nil
 	}
-	return answer(200), nil
+	return answer(f.status), nil
 }
 
 // play has goroutines send as fast as they get answers, and returns how many were accepted;
@@ -96,6 +111,52 @@ func TestRefusalsByChanceAreNoLimit(t *testing.T) {
 		t.Logf("%d goroutines, %.0f in 100 refused: %.2f of what could be accepted", c.goroutines, 100*c.share, mean)
 		if mean < 0.6 {
 			t.Errorf("%d goroutines, %.0f in 100 refused: %.2f of what could be accepted", c.goroutines, 100*c.share, mean)
+		}
+	}
+}
+
+// Nor are they where they name a time to wait: that is waited each time, and that is all.
+func TestRefusalsByChanceThatNameATimeAreNoLimit(t *testing.T) {
+	const trip, length, seeds = 5 * time.Millisecond, 5 * time.Minute, 4
+	for _, goroutines := range []int{1, 4} {
+		var mean float64
+		for seed := range uint64(seeds) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &flaky{share: .005, status: []int{503, 429}[seed%2], after: "1", trip: trip, rng: rand.New(rand.NewPCG(seed/2, 7))}
+				// Each is waited out, for a tenth longer at most, and then one goes first.
+				each := 200 * trip.Seconds() / float64(goroutines)
+				all := length.Seconds() / (each + 1.05 + 2*trip.Seconds()) * 200
+				mean += float64(f.play(t, goroutines, length, nil)) / all / seeds
+			})
+		}
+		t.Logf("%d goroutines: %.2f of what could be accepted", goroutines, mean)
+		if mean < 0.5 {
+			t.Errorf("%d goroutines: %.2f of what could be accepted", goroutines, mean)
+		}
+	}
+}
+
+// Where a part of an origin is out of order for a while, and refuses a third of all requests
+// whatever the pace is, no limit is found that holds on when it is well again.
+func TestPartThatIsOutOfOrderIsNoLimit(t *testing.T) {
+	const trip, goroutines, seeds, rest = 50 * time.Millisecond, 16, 6, 2 * time.Minute
+	for _, after := range []string{"", "1"} {
+		var mean float64
+		for seed := range uint64(seeds) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &flaky{status: []int{503, 429}[seed%2], after: after, trip: trip, rng: rand.New(rand.NewPCG(seed/2, 7))}
+				f.play(t, goroutines, 30*time.Second+time.Minute+rest, func() {
+					time.Sleep(30 * time.Second)
+					f.partly(1. / 3)
+					time.Sleep(time.Minute)
+					f.partly(0)
+				})
+				mean += float64(f.accepted) * trip.Seconds() / goroutines / rest.Seconds() / seeds
+			})
+		}
+		t.Logf("Retry-After %q: %.2f of what could be accepted since", after, mean)
+		if mean < 0.4 {
+			t.Errorf("Retry-After %q: %.2f of what could be accepted since", after, mean)
 		}
 	}
 }

@@ -330,6 +330,10 @@ func (p *partition) learnReopened(now, start time.Time) {
 	if l.shut() > 3*perUnit(r.low) { // one by one, some would have come meanwhile
 		r.bunches = true
 	}
+	if r.doubt == 0 && r.penalty == 0 && l.chance.fallen(r) { // part of the origin may have been out of order, which is over
+		r.climb = max(r.climb, steeply)
+		r.cycle, r.window = min(r.cycle, 2*few), 0
+	}
 	r.opened, l.seen = mark{sent, r.total}, now
 	l.begin(start)
 	probes := float64(l.probes)
@@ -381,7 +385,7 @@ func (p *partition) unlearn() {
 		}
 	}
 	l.rate, l.crowd, l.blocked, l.blocks, l.since = throughput{}, crowd{}, false, 0, time.Time{}
-	l.hint, l.open, l.shrinks, l.short = 0, 0, false, tooShort{}
+	l.hint, l.open, l.shrinks, l.short, l.chance.blocks = 0, 0, false, tooShort{}, 0
 }
 
 // pauseFor is how long to wait after a refusal at a learned rate: until the
