@@ -96,7 +96,7 @@ func (l *ledger) measureWindow(p *Policy, s *statement) {
 		return
 	}
 	if apart := s.instant.Sub(k.instant).Round(s.grain); apart > p.Window-l.inferred && apart < p.Window*3/2 {
-		p.Window, l.inferred, l.shorter, k.window = apart, 1, 0, apart
+		p.Window, l.inferred, k.window = apart, 1, apart
 	}
 }
 

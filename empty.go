@@ -19,7 +19,7 @@ type drought struct {
 // the answer says or, where it does not, as it is likely to last. It reports whether that
 // is longer than atMost.
 func (l *ledger) hearNothingLeft(now, start time.Time, p *Policy, s *statement, atMost time.Duration) (capped bool) {
-	if s.reset > p.Window/4 && l.dry.IsZero() {
+	if s.reset > p.Window/4 && !l.drought.lasts() {
 		l.hearEnd(now.Add(s.reset))
 	}
 	switch {
