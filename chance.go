@@ -52,11 +52,10 @@ const (
 )
 
 // byChance takes in that pm's request was refused, and reports whether that came by chance, or was
-// one too many for that, so that there is a limit. One that names another time
-// than the one before is a limit's, and so it is where such times were too short: they tell of what
-// is left. Where there was a limit though refusals
-// came by chance, there may be both: one that comes well below what the limit lets through does not
-// make the pace lower still.
+// one too many for that, so that there is a limit. One that names another time than the one before is
+// a limit's, and so it is where such times were too short: they tell of what is left. Where there was
+// a limit though refusals came by chance, there may be both: one that comes well below what the limit
+// lets through does not make the pace lower still.
 func (p *partition) byChance(now time.Time, pm *Permit, fresh bool, hint time.Duration) (yes, excess bool) {
 	l := &p.learner
 	c, r := &l.chance, &l.rate
@@ -133,7 +132,7 @@ func (c *chance) shows(r *throughput, start time.Time, probes int, alone bool) b
 // whether the pace has fallen so far, in so many steps and with as many accepted as refused on the
 // way, that no limit is as far down: a part of the origin is out of order.
 func (c *chance) fell(r *throughput, n int64, probes int) bool {
-	if n >= 2*few || c.blocks == 0 {
+	if n >= 2*few || c.blocks == 0 || r.doubt > 0 || r.trial { // while the rate is looked for, no pace is one that was kept up
 		c.blocks, c.refused, c.since, c.top = 1, 1, r.total, r.pace()
 		return false
 	}
