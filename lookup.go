@@ -31,7 +31,15 @@ func (r *Registry) enter(req *http.Request, a *ask) *partition {
 	}
 	for {
 		o := r.originFor(req, a.arrived)
-		if p := r.lockPartition(o, key, a.arrived); p != nil {
+		p := r.lockPartition(o, key, a.arrived)
+		if p == nil {
+			continue
+		}
+		if own := o.keyOf(key, a); own != key {
+			o.mu.Unlock()
+			p = r.lockPartition(o, own, a.arrived)
+		}
+		if p != nil {
 			a.charged = a.charged && (first == "" || first == o.name)
 			return p
 		}

@@ -125,6 +125,9 @@ func (o *origin) refresh(now time.Time) {
 	}
 	lower := o.limits != nil && l.MaxRetryAfter < o.limits.MaxRetryAfter
 	o.limits, o.stirred = l, true
+	if len(l.Policies) > 0 {
+		o.rejoin() // they hold for all routes
+	}
 	if lower {
 		o.pause.limit(l.MaxRetryAfter)
 	}

@@ -34,6 +34,7 @@ type Permit struct {
 	observed  bool
 	over      bool
 	listening *int      // counts it among those whose bodies are being looked at; nil: it is not
+	stray     bool      // of another route than the partition has come to be for
 	doubted   bool      // sent during a pause, to see whether another path is refused too
 	retryAt   time.Time // refused without a hint: its own next try is not before this
 	budgets   string    // refused: the key of the lane of those that its answer named; "": none

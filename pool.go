@@ -337,14 +337,14 @@ func (p *Pool) soonest(tokens []*token, a ask) (tok *token, pm *Permit, err erro
 		waiting, whose = slices.Delete(waiting, i, i+1), slices.Delete(whose, i, i+1)
 		if pm != nil {
 			optionsOf(ctx).trace.waited(time.Since(w.arrived), w.held)
-			w.home.origin.flush()
+			w.origin.flush()
 			over = true
 			return tok, pm, nil
 		}
 		if refused == nil || ctx.Err() != nil {
 			refused = err
 		}
-		w.home.origin.flush()
+		w.origin.flush()
 	}
 	return nil, nil, refused
 }
@@ -357,7 +357,7 @@ func giveUp(waiting []*waiter) {
 	}
 	defer giveUp(waiting[1:])
 	waiting[0].giveUp()
-	waiting[0].home.origin.flush()
+	waiting[0].origin.flush()
 }
 
 // firstOf returns which of those that wait is the first whose wait is over; any

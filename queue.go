@@ -9,7 +9,8 @@ import (
 // A waiter is one request that waits for its permit.
 type waiter struct {
 	ask
-	home   *partition
+	origin *origin
+	home   *partition      // guarded by the origin's lock
 	ctx    context.Context // its request's
 	ready  chan struct{}   // closed once permit or err is set
 	permit *Permit
@@ -100,7 +101,7 @@ func (q *queue) count(w *waiter, n int) {
 	}
 	if w.opts.minInterval > 0 {
 		q.spaced += n
-		w.home.origin.spaced += n
+		w.origin.spaced += n
 	}
 }
 
@@ -124,7 +125,7 @@ func (q *queue) remove(w *waiter) {
 	l.units -= w.units()
 	q.len--
 	q.count(w, -1)
-	if o := w.home.origin; o.due == w {
+	if o := w.origin; o.due == w {
 		o.due = nil
 	}
 }

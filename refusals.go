@@ -28,12 +28,16 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 	fresh := b.event(now, pm.start) && !pm.doubted
 	hint := hintOf(a, o.limits.IgnoreHeaders)
 	asked, chance := hint, false
-	limit := (l == nil || p.only(l)) && !p.explains(now, pm, a) && p.suspects(now, pm, status)
+	limit := !pm.stray && (l == nil || p.only(l)) && !p.explains(now, pm, a) && p.suspects(now, pm, status)
 	switch {
 	case !limit:
 	case p.learner.late(pm):
 		fresh = false
 	default:
+		if p.suspect.hearRefused(pm, fresh) && p.canSplit() && p.split(now, p.suspect.route) {
+			limit = false
+			break
+		}
 		var excess bool
 		if chance, excess = p.byChance(now, pm, fresh, hint); excess {
 			fresh, b.began = true, now // with all that was on its way

@@ -135,7 +135,7 @@ func (r *Registry) acquire(ctx context.Context, req *http.Request, a ask) (*Perm
 	}
 	pm, err = w.wait(ctx)
 	optionsOf(ctx).trace.waited(time.Since(w.arrived), w.held)
-	w.home.origin.flush()
+	w.origin.flush()
 	told = true
 	return pm, err
 }

@@ -29,7 +29,8 @@ type OriginState struct {
 // A PartitionState is the state of one credential's quota at an origin. It
 // does not say which credential.
 type PartitionState struct {
-	Partition  int           `json:"partition"` // in the order in which they were first seen, from 0
+	Partition  int           `json:"partition"`       // in the order in which they were first seen, from 0
+	Route      string        `json:"route,omitempty"` // method and shape of the path, where only requests to that are in it: they have a limit of their own that nobody announces
 	Policies   []PolicyState `json:"policies"`
 	InFlight   int           `json:"in_flight"`
 	Waiting    int           `json:"waiting"`
@@ -109,7 +110,7 @@ func (o *origin) state(now time.Time) OriginState {
 
 func (p *partition) state(now time.Time) PartitionState {
 	s := PartitionState{
-		Partition: p.number, Policies: make([]PolicyState, 0, len(p.slots)), InFlight: p.inFlight.len, Waiting: p.waiting(),
+		Partition: p.number, Route: p.route, Policies: make([]PolicyState, 0, len(p.slots)), InFlight: p.inFlight.len, Waiting: p.waiting(),
 		Waited: p.waited, Refusals: p.refusals, Opening: p.opening.limit, Cap: int(p.cap.limit), Degraded: p.shared.isDegraded(),
 	}
 	s.Paused, s.PauseCause = p.pause.state(now)

@@ -45,6 +45,7 @@ type origin struct {
 	named     bool          // the names of policies are budgets
 	apart     bool          // routes have budgets that only numbers tell apart …
 	rejoined  int           // … and so often one of them turned out to have none
+	own       []string      // routes with limits of their own that only refusals tell of
 	opened    bool          // met, and announced nothing: partitions to come need not scout
 
 	pending []Event // to be told once the lock is free
@@ -63,6 +64,7 @@ type partition struct {
 	origin   *origin
 	key      partitionKey
 	number   int
+	route    string // the only one, where that has a limit of its own; else ""
 	lastUsed time.Time
 
 	slots    []*slot
@@ -72,6 +74,7 @@ type partition struct {
 	backoff  backoff
 	cap      concurrency
 	learner  learner
+	suspect  suspect
 	shared   *sharing // nil: this process alone
 	teller   teller
 	watched  []watched // routes that may have limits of their own
@@ -297,7 +300,7 @@ func (o *origin) reset(now time.Time) {
 	o.resume(now)
 	o.backoff, o.lastStart, o.lastEnd, o.interval = backoff{}, time.Time{}, time.Time{}, 0
 	o.known, o.opened, o.waited, o.warned, o.nested = nil, false, 0, false, false
-	o.stated, o.named, o.apart, o.rejoined = nil, false, false, 0
+	o.stated, o.named, o.apart, o.rejoined, o.own = nil, false, false, 0, nil
 	if o.routes != nil {
 		o.routes = nil
 		o.sort(now)
@@ -305,7 +308,7 @@ func (o *origin) reset(now time.Time) {
 	for _, p := range o.partitions {
 		p.backoff, p.cap, p.smoother, p.learner = backoff{}, concurrency{}, smoother{}, learner{}
 		p.opening = opening{serial: p.opening.serial + 1}
-		p.lanes, p.watched = nil, nil
+		p.lanes, p.watched, p.suspect = nil, nil, suspect{}
 		p.lastWell, p.waited = time.Time{}, 0
 		for pm := p.inFlight.oldest; pm != nil; pm = pm.younger {
 			pm.charges = nil

@@ -18,7 +18,7 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 	p.touch(now)
 	a.lane = p.laneOf(now, a)
 	if s := p.impossible(a); s != nil {
-		return nil, nil, p.refusal(0, obstacle{CausePolicy, s.policy.Name}, ReasonCost)
+		return nil, nil, o.refusal(0, obstacle{CausePolicy, s.policy.Name}, ReasonCost)
 	}
 	p.wants(now, a)
 	a.limit(ctx, l.MaxWait)
@@ -51,7 +51,7 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 		o.nested = true
 		p.emit(Event{Kind: eventNested, Time: now, Cause: v.cause})
 	}
-	w := &waiter{ask: *a, ctx: ctx, home: p, ready: make(chan struct{}), held: v.obstacle}
+	w := &waiter{ask: *a, ctx: ctx, origin: o, home: p, ready: make(chan struct{}), held: v.obstacle}
 	p.join(now, w)
 	p.wake(now)
 	if !w.over { // else those that wait were held by something else
@@ -72,7 +72,7 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 // come: others are not to be slowed down for it, however often it comes again.
 func (p *partition) turnedAway(now time.Time, a *ask, at time.Time, by obstacle, why Reason) error {
 	p.wantsNot(now, a)
-	return p.refusal(at.Sub(now), by, why)
+	return p.origin.refusal(at.Sub(now), by, why)
 }
 
 // heldBy reports whether ctx is that of a request in flight at the origin,
@@ -102,9 +102,8 @@ func (w *waiter) wait(ctx context.Context) (*Permit, error) {
 // giveUp takes w out of line, or gives back what it was granted meanwhile,
 // and wakes the next.
 func (w *waiter) giveUp() {
-	p := w.home
-	p.origin.mu.Lock()
-	pm := w.permit
+	w.origin.mu.Lock()
+	p, pm := w.home, w.permit
 	if !w.over {
 		w.over = true
 		p.leave(w)
@@ -113,7 +112,7 @@ func (w *waiter) giveUp() {
 		}
 		p.wake(time.Now())
 	}
-	p.origin.mu.Unlock()
+	w.origin.mu.Unlock()
 	if pm != nil {
 		pm.Cancel()
 	}
@@ -132,10 +131,9 @@ func (w *waiter) setExpiry() {
 
 // expire is MaxWait being over.
 func (w *waiter) expire() {
-	p := w.home
-	p.origin.mu.Lock()
-	defer p.origin.mu.Unlock() // events are told by the request it woke
-	now := time.Now()
+	w.origin.mu.Lock()
+	defer w.origin.mu.Unlock() // events are told by the request it woke
+	p, now := w.home, time.Now()
 	if w.over || !w.maxWait || now.Before(w.deadline) { // or the limits changed
 		return
 	}
@@ -149,7 +147,7 @@ func (w *waiter) expire() {
 
 // expired is the error for a request that has waited too long already.
 func (w *waiter) expired(now time.Time, why Reason) *LimitError {
-	err := w.home.refusal(now.Sub(w.arrived), w.held, why)
+	err := w.origin.refusal(now.Sub(w.arrived), w.held, why)
 	err.waited = true
 	return err
 }
@@ -164,6 +162,6 @@ func (a *ask) tooLate() Reason {
 
 // refusal is the error for a request that something holds for longer than it
 // can wait.
-func (p *partition) refusal(wait time.Duration, by obstacle, why Reason) *LimitError {
-	return &LimitError{Origin: p.origin.name, Policy: by.policy, Wait: max(wait, 0), Reason: why, Cause: by.cause}
+func (o *origin) refusal(wait time.Duration, by obstacle, why Reason) *LimitError {
+	return &LimitError{Origin: o.name, Policy: by.policy, Wait: max(wait, 0), Reason: why, Cause: by.cause}
 }

@@ -294,7 +294,7 @@ func (p *partition) inLine(f func(*waiter, *place) (left bool)) {
 // refuse ends a wait that is of no use.
 func (p *partition) refuse(w *waiter, wait time.Duration, by obstacle, why Reason) {
 	p.leave(w)
-	w.resolve(nil, p.refusal(wait, by, why))
+	w.resolve(nil, w.origin.refusal(wait, by, why))
 }
 
 // refuseLate refuses one in line where it turns out that it cannot start in time, or costs more
