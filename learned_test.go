@@ -441,6 +441,30 @@ func TestCapInFlightIsFoundThoughItsRefusalsNameAWait(t *testing.T) {
 	}
 }
 
+// Nor does a small quota, used up at once, cost more than one refusal that names a wait to be told
+// from such a limit: the second time as many are accepted, and the wait tells how many in which time.
+func TestSmallQuotaWhoseRefusalsNameAWaitIsSoonNoCapInFlight(t *testing.T) {
+	const quota, seconds = 10, 20
+	var accepted, refused, runs int64
+	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.SlidingWindow, heedtest.TokenBucket} {
+		for _, status := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
+			for _, trip := range []time.Duration{5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond} {
+				tally, _ := load{heedtest.Config{
+					Algorithm: algorithm, Policies: []heedtest.Policy{{Quota: quota, Window: time.Second}}, Latency: heedtest.RoundTrip(trip),
+					Dialect: heedtest.RetryAfterOnly, Status: status, RetryAfter: heedtest.RetryAfter{Mode: heedtest.RetryAfterWindow},
+				}, 16, seconds, nil}.play(t)
+				t.Logf("%s, %d, %v: %d accepted, %d refused", algorithm, status, trip, tally.Accepted, tally.Refused)
+				accepted, refused, runs = accepted+tally.Accepted, refused+tally.Refused, runs+1
+			}
+		}
+	}
+	share := float64(accepted) / float64(runs*quota*seconds)
+	t.Logf("%.3f of what was to be had, %.1f refused in a run", share, float64(refused)/float64(runs))
+	if share < 0.9 || refused > 15*runs {
+		t.Errorf("%.3f of what was to be had, %d refused in %d runs", share, refused, runs)
+	}
+}
+
 // A hidden limit beside an announced one is learned, too, where the origin names the only
 // budget it has in every answer, as GitHub does: not every window of it ends with as many
 // refusals as are in flight.

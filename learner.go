@@ -216,7 +216,7 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 	case s == nil:
 	case !fresh, int64(pm.level) > s.policy.Quota: // sent before it was learned
 		return
-	case l.asOften(): // whatever was in flight
+	case l.asOften(int64(p.unanswered)): // whatever was in flight
 		p.dropSlot(s)
 	case p.fewerInFlight(s, int64(max(pm.level, p.unanswered+1))):
 		return
@@ -225,9 +225,9 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 	}
 	asked := latest(l.since, l.rate.opened.at) // before the first one went nobody did
 	l.rate.refused(pm.start, l.crowd.trip(), rateOf(l.accepted, pm.start.Sub(asked)))
-	if s != nil { // it is no such limit, but a rate that they exceed
+	if s != nil && !(hint > 0 && l.blocks > 0 && l.accepted <= l.rate.burst) { // it is no such limit, but a rate that they exceed
 		l.notInFlight(now)
-	}
+	} // else when it reopens tells the rate, as if it had never been taken for one in flight
 	l.hinted(pm.start, hint)
 	l.blocked, l.began, l.probes, l.meanwhile, l.also = true, now, 0, 0, 0
 	l.timed, l.timed503, l.blind, l.curt = hint > 0, timed503, hint == 0, false
@@ -255,10 +255,10 @@ func (l *learner) notInFlight(now time.Time) {
 }
 
 // asOften reports whether as many were accepted since the latest reopening as before
-// the first refusal: a burst, or a window's.
-func (l *learner) asOften() bool {
+// the first refusal: a burst, or a window's. Some of those under way may yet be.
+func (l *learner) asOften(underWay int64) bool {
 	n := l.accepted - l.rate.burst
-	return l.rate.burst >= few && -2 <= n && n <= 0
+	return l.rate.burst >= few && -2 <= n+underWay && n <= 0
 }
 
 // hinted takes in for how long the first refusal of a block asks to wait. Of a window less
@@ -286,6 +286,10 @@ func (p *partition) learnReopened(now, start time.Time) {
 		r.burst = r.total + 1
 	}
 	if alone || sudden {
+		if sudden { // it may be a rate: what is accepted from here on tells, and for how long it was shut
+			l.blocks, r.closed = 1, start.Sub(r.zeros[0].at)
+			l.begin(start)
+		}
 		p.learnInFlight(now)
 		return
 	}

@@ -21,9 +21,10 @@ func (t *throughput) outgrown(until time.Time, n, later int64) bool {
 	return known && until.Sub(first) < 2*t.shut
 }
 
-// outgrow takes in, while all goes well, that it is no window. What is known then is far too low.
+// outgrow takes in, while all goes well, that it is no window. What is known then is far too low. That
+// it seemed to be one is no reason against it where just that is being tried.
 func (t *throughput) outgrow(now time.Time, n int64) {
-	if t.penalty == 0 && !t.sure && t.pace()*t.shut.Seconds() > float64(t.burst) && t.outgrown(now, n, 0) {
+	if t.penalty == 0 && (t.trial || !t.sure) && t.pace()*t.shut.Seconds() > float64(t.burst) && t.outgrown(now, n, 0) {
 		t.low, t.climb = max(t.low, t.pace()), 1
 		t.pressed = 0
 		t.punish(t.closed)

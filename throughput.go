@@ -253,9 +253,9 @@ func (t *throughput) at(n int64) float64 {
 }
 
 // gone reports whether there can be no such limit any more: its rate was
-// exceeded by far, for long; by much more where it may have been far too low.
+// exceeded by far, for long; by much more where it may have been far too low, which a trial is to show.
 func (t *throughput) gone() bool {
-	if t.climb > 0 {
+	if t.climb > 0 || t.trial {
 		return t.pace() > max(1024, 16*math.Exp2(t.doubt))*t.low
 	}
 	return t.pace() > 16*t.low
