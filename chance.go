@@ -144,6 +144,9 @@ func (c *chance) fell(r *throughput, n int64, probes int) bool {
 // fallen reports whether the rate is far lower than the pace was a few requests before.
 func (c *chance) fallen(r *throughput) bool { return c.blocks > 1 && r.low <= c.top/farFewer }
 
+// rested takes in that what was let through before tells nothing of the time since.
+func (c *chance) rested() { c.proven, c.blocks = 0, 0 }
+
 // well takes in that a request was accepted. Where a part of the origin was out of order it is well again
 // after far more in a row than it would have let through.
 func (c *chance) well() {
