@@ -19,7 +19,8 @@ import "time"
 // whoever takes it for chance is put right soon. From then on a refused request waits by itself,
 // and all are counted: one up for each refused, and down for each accepted by a few times the share
 // that is usually refused. A limit drives that count up within a handful of refusals, at whatever
-// share chance hardly ever does. Then it is learned from there on, and chance has to show for several
+// share chance hardly ever does, once a share that was high is over: else that would explain all that the
+// limit refuses. Then it is learned from there on, and chance has to show for several
 // times as long the next time; but a refusal well below what the limit was seen to let through does
 // not lower the pace any more, unless there are too many of them. A learned rate is not given up at
 // once, for that would let all go that wait: the pace rises from several times that rate on, until it
@@ -27,7 +28,7 @@ import "time"
 type chance struct {
 	share  float64 // of requests refused of late; 0: none is known to be refused by chance
 	excess float64 // refusals beyond what that explains
-	quiet  int     // accepted in a row
+	quiet  float64 // so many would have been refused of those accepted since the last one was
 
 	odds   int     // refusals at a pace that is well below …
 	proven float64 // … what was let through before, between two refusals of late
@@ -48,7 +49,6 @@ const (
 	farBelow     = 0.9     // of what is let through: a limit that holds still refuses nothing there
 	severalTimes = 4       // the rate that a limit was taken to have
 	steeply      = 2       // doublings of the pace in a cycle, where there may be no limit at all
-	neverAsMany  = 2048    // are accepted in a row where some are refused by chance
 )
 
 // byChance takes in that pm's request was refused, and reports whether that came by chance, or was
@@ -144,14 +144,19 @@ func (c *chance) fell(r *throughput, n int64, probes int) bool {
 // fallen reports whether the rate is far lower than the pace was a few requests before.
 func (c *chance) fallen(r *throughput) bool { return c.blocks > 1 && r.low <= c.top/farFewer }
 
-// well takes in that a request was accepted.
+// rested takes in that what was let through before tells nothing of the time since.
+func (c *chance) rested() { c.proven, c.blocks = 0, 0 }
+
+// well takes in that a request was accepted. Where a part of the origin was out of order it is well again
+// after far more in a row than it would have let through.
 func (c *chance) well() {
 	c.excess = max(c.excess-byFar*max(c.share, usually), 0)
 	if c.share == 0 {
 		return
 	}
+	c.quiet += c.share
 	c.share -= c.share / lately
-	if c.quiet++; c.quiet > neverAsMany {
+	if c.quiet > few {
 		*c = chance{failed: c.failed}
 	}
 }

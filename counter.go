@@ -13,7 +13,7 @@ import (
 type counter struct {
 	window     time.Duration // that all this is about
 	known      bool          // the origin was found to count like that …
-	stops      int64         // … and so often named the end of the window when it had run empty
+	stops      int64         // … and so often named the end of the window when nothing was left
 	ends, last time.Time     // the present window ends between these …
 	instant    time.Time     // … at this instant of the origin's clock; zero: it names none
 	said       int64         // units of requests answered when the origin spoke last …
@@ -271,7 +271,7 @@ func (k *counter) gone(at time.Time) float64 {
 // hearEnd takes in that nothing is left until an instant. Where that is the end of the
 // window, not when a unit is back, to run empty costs all that comes back until then. Of requests that
 // are on their way together some may have arrived sooner than was reckoned with: one more unit is
-// kept from then on. Otherwise, or where that does not help, more costs than what is left over.
+// kept from then on. Where none was on its way, or that does not help, units come back otherwise.
 func (l *ledger) hearEnd(at time.Time) {
 	k := &l.counter
 	if !k.known || at.Before(k.ends) || at.After(k.last) {

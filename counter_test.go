@@ -323,10 +323,13 @@ func TestCountersWhoseWindowIsInferredAreNotTakenForShorterOnes(t *testing.T) {
 // round trip, and whether its windows slide not by how long they are. But that very instant is named
 // all the time that units come back, and the next one is a window later.
 func TestCountersFarAwayThatNameInstantsAreUsedUp(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays very many requests")
+	}
 	const quota, window, windows = 50, 5 * time.Second, 20
 	for _, rounding := range []heedtest.Rounding{heedtest.RoundUp, heedtest.RoundDown, heedtest.Exact} {
 		var accepted, refused, runs int64
-		for phase := time.Duration(0); phase < window; phase += window / 10 {
+		for phase := time.Duration(0); phase < window; phase += window / 5 {
 			tally, _ := load{heedtest.Config{
 				Algorithm: heedtest.SlidingCounter, Phase: phase, Policies: []heedtest.Policy{{Quota: quota, Window: window}}, Rounding: rounding,
 				Dialect: heedtest.XRateLimitEpoch, Latency: heedtest.RoundTrip(500 * time.Millisecond),

@@ -76,6 +76,7 @@ func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 		l.blocked, l.crowd.testing = false, false
 		l.begin(pm.start)
 		l.rate.rested()
+		l.chance.rested()
 	}
 	if l.blocked && (pm.doubted || pm.start.After(l.began)) {
 		p.learnReopened(now, pm.start)
@@ -125,6 +126,7 @@ func (l *learner) beginAnew(at time.Time) {
 	l.begin(at)
 	if l.rate.low > 0 {
 		l.rate.rested()
+		l.chance.rested()
 	}
 }
 
@@ -389,7 +391,8 @@ func (p *partition) unlearn() {
 		}
 	}
 	l.rate, l.crowd, l.blocked, l.blocks, l.since = throughput{}, crowd{}, false, 0, time.Time{}
-	l.hint, l.open, l.shrinks, l.short, l.chance.blocks = 0, 0, false, tooShort{}, 0
+	l.hint, l.open, l.shrinks, l.short = 0, 0, false, tooShort{}
+	l.chance.rested()
 }
 
 // pauseFor is how long to wait after a refusal at a learned rate: until the

@@ -154,7 +154,6 @@ func (l *ledger) foreignNow(now time.Time, p *Policy) int64 {
 // the first word for a window they took evenly within it: who takes it for newer waits for all of
 // it to come back at once.
 func (l *ledger) hearTheirs(now, start time.Time, least, most int64, p *Policy) {
-	const pieces = 20
 	most = max(most, least, 0)
 	switch n := l.theirs.used(now, p.Window); {
 	case n > most:
@@ -166,9 +165,10 @@ func (l *ledger) hearTheirs(now, start time.Time, least, most int64, p *Policy) 
 	default:
 		n = least - n
 		l.theirs.take(n)
-		for i := range int64(pieces) {
-			at := now.Add(-p.Window * time.Duration(pieces-1-i) / pieces)
-			l.theirs.done(at, at, 0, n*(i+1)/pieces-n*i/pieces, p.Quota, p.Window)
+		for pieces := int64(20); pieces > 0; pieces-- {
+			at, piece := now.Add(-p.Window/20*time.Duration(pieces-1)), n/pieces
+			l.theirs.done(at, at, 0, piece, p.Quota, p.Window)
+			n -= piece
 		}
 	}
 }
