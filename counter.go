@@ -199,7 +199,7 @@ func (l *ledger) weigh(now, start time.Time, c *charge, p *Policy, s *statement,
 		}
 		k.fixed.narrow(least, most)
 		k.sliding.narrow(float64(r+still), float64(r+max(used, c.used)))
-		if !k.counter.contradict(0) || k.jumps(l.tick()) {
+		if !k.counter.contradict(0) || !l.othersSeen && k.jumps(l.tick()) { // what others use comes in steps, too
 			break
 		}
 		k.fits = 0
