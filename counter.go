@@ -25,6 +25,8 @@ type counter struct {
 	mark       int64         // … and what it used in all windows before the present one
 	cut        bool          // in the last second of a window no reset is named: they are rounded down …
 	uncut      bool          // … or one was once
+	ticks      time.Duration // it goes by a clock that is cut to whole ones of these; zero: that is not cut
+	edge       time.Time     // the present window, or one tick of it less, ends no later than this, wherever it does
 
 	fits                    int       // answers in a row, in one window, that fit that …
 	from                    time.Time // … when the first of them came …
@@ -32,7 +34,8 @@ type counter struct {
 	same                    time.Time // … or this instant of the origin's clock, if all of them named it; else zero …
 	stays                   bool      // … and whether units came back before it all the same …
 	up, down                bool      // … whether all fit a bucket too, rounded up or down …
-	counter, sliding, fixed bounds    // … and what is left beside this process's own use, if it is that, a sliding window or a fixed one
+	counter, sliding, fixed bounds    // … and what is left beside this process's own use, if it is that, a sliding window or a fixed one …
+	ticking                 bounds    // … or that, by a clock that is cut
 }
 
 // bounds are those of a number that several answers are to agree on.
@@ -77,7 +80,8 @@ func (l *ledger) learnCounter(now, start time.Time, c *charge, p *Policy, s *sta
 		}
 	}
 	if l.twoCounts() {
-		still := k.own * min(max(k.last.Sub(start).Seconds(), 0)/w.Seconds(), 1)
+		_, rest := k.passes(start, k.last, k.ticks)
+		still := k.own * min(rest/w.Seconds(), 1)
 		sent := l.sent
 		if l.orderly(c) { // what went since it has not counted
 			sent = c.sent
@@ -128,11 +132,11 @@ func (l *ledger) hearTurn(now, start time.Time, c *charge, s *statement) bool {
 	if k.cut {
 		ends = start.Add(s.reset) // it is not rounded up
 	}
-	mark := l.answered - c.n
+	mark, edge := l.answered-c.n, now.Add(s.reset)
 	turns, whole := k.turns(s, ends, last)
 	switch {
 	case turns == 0:
-		k.ends, k.last = latest(k.ends, ends), soonest(k.last, last)
+		k.ends, k.last, k.edge = latest(k.ends, ends), soonest(k.last, last), soonest(k.edge, edge)
 	case turns == 1:
 		k.own = float64(mark - k.mark)
 		k.before = max(k.own, float64(k.used-1)-k.gone(k.at)) // what is left is told in whole units
@@ -142,13 +146,14 @@ func (l *ledger) hearTurn(now, start time.Time, c *charge, s *statement) bool {
 		k.mark, k.fits = mark, 0
 		// It turned between the latest two answers.
 		k.ends, k.last = latest(k.ends.Add(w), latest(k.of.Add(w), ends)), soonest(k.last.Add(w), soonest(now.Add(w), last))
+		k.edge = soonest(k.edge.Add(w), edge)
 	case turns < 0 && now.Before(k.last): // a late answer
 		return false
 	default:
-		k.ends, k.last, k.mark, k.before, k.own, k.fits = ends, last, mark, 0, 0, 0
+		k.ends, k.last, k.edge, k.mark, k.before, k.own, k.fits = ends, last, edge, mark, 0, 0, 0
 	}
 	if !whole || k.last.Before(k.ends) { // it is not the end of a window that is named
-		k.ends, k.last, k.fits = start.Add(s.reset-s.resolution), last, 0
+		k.ends, k.last, k.edge, k.fits = start.Add(s.reset-s.resolution), last, edge, 0
 		k.cut, k.uncut = false, k.uncut || k.cut
 		if !k.known {
 			k.own = 0
@@ -168,7 +173,8 @@ func (l *ledger) hearTurn(now, start time.Time, c *charge, s *statement) bool {
 // reset moves with what is left. Others may use a sliding window so that it rises all the same; but
 // nothing of it comes back before the reset named, if that is when the oldest unit does, and if it
 // is when the newest does, every request puts it off. So where the very same instant is named while
-// units come back, it does not slide, however long its window is.
+// units come back, it does not slide, however long its window is. Nor does it where more came back than
+// it could have, as a bucket's units do. For who uses as many at a time as come back sees that in either.
 func (l *ledger) weigh(now, start time.Time, c *charge, p *Policy, s *statement, r int64) {
 	k := &l.counter
 	rate := k.own / p.Window.Seconds()
@@ -181,7 +187,7 @@ func (l *ledger) weigh(now, start time.Time, c *charge, p *Policy, s *statement,
 	for range 2 {
 		if k.fits == 0 {
 			all := bounds{math.Inf(-1), math.Inf(1)}
-			k.from, k.due, k.counter, k.sliding, k.fixed, k.up, k.down = now, start.Add(s.reset-s.resolution), all, all, all, true, true
+			k.from, k.due, k.counter, k.ticking, k.sliding, k.fixed, k.up, k.down = now, start.Add(s.reset-s.resolution), all, all, all, all, true, true
 			k.same, k.stays = k.instant, false
 		}
 		if !k.same.Equal(k.instant) {
@@ -189,10 +195,11 @@ func (l *ledger) weigh(now, start time.Time, c *charge, p *Policy, s *statement,
 		}
 		if k.own >= fewUnits {
 			k.counter.narrow(least-now.Sub(k.from).Seconds()*rate, most-start.Sub(k.from).Seconds()*rate)
+			k.ticking.narrow(k.steps(least, most, start, now, l.tick()))
 		}
 		k.fixed.narrow(least, most)
 		k.sliding.narrow(float64(r+still), float64(r+max(used, c.used)))
-		if !k.counter.contradict(0) {
+		if !k.counter.contradict(0) || !l.othersSeen && k.jumps(l.tick()) { // what others use comes in steps, too
 			break
 		}
 		k.fits = 0
@@ -201,9 +208,12 @@ func (l *ledger) weigh(now, start time.Time, c *charge, p *Policy, s *statement,
 	up, down := s.fills(p)
 	k.fits, k.up, k.down = k.fits+1, k.up && up, k.down && down
 	long := now.Sub(k.from) > k.last.Sub(k.ends) // a reset that every answer puts off would show
-	slides := !k.stays && !k.sliding.contradict(l.foreign/8) && (l.inferred > 0 || k.sliding.most+2 >= float64(p.Quota) || !now.Before(k.due))
+	jumps := k.counter.contradict(0)
+	slides := !k.stays && !(jumps && l.shape == shapeRefill) && !k.sliding.contradict(l.foreign/8) && (l.inferred > 0 || k.sliding.most+2 >= float64(p.Quota) || !now.Before(k.due))
 	if long && k.own >= fewUnits && k.fits >= convinced && !k.up && !k.down && k.fixed.contradict(0) && !slides {
-		l.shape, k.known = shapeRefill, true
+		if l.shape, k.known = shapeRefill, true; jumps {
+			k.ticks = l.tick()
+		}
 		l.forgetOthers()
 		l.down, l.caught = 0, 0 // little was back at a reset: that it was rounded down did not follow
 	}
@@ -265,7 +275,8 @@ const aQuarter = 0.25
 // gone is how much of the window before is no longer in use at the end of the present one,
 // but was at an instant.
 func (k *counter) gone(at time.Time) float64 {
-	return max(k.last.Sub(at).Seconds(), 0) * k.before / k.window.Seconds()
+	_, rest := k.passes(at, k.last, k.ticks)
+	return rest * k.before / k.window.Seconds()
 }
 
 // hearEnd takes in that nothing is left until an instant. Where that is the end of the
@@ -298,8 +309,9 @@ func (l *ledger) comes(from, to time.Time, p *Policy) float64 {
 		return to.Sub(from).Seconds() * l.refill(to, p)
 	}
 	k := &l.counter
-	end := latest(soonest(k.last, to), from)
-	return forSure * (end.Sub(from).Seconds()*k.before + to.Sub(end).Seconds()*l.present()) / p.Window.Seconds()
+	all, _ := k.passes(from, to, k.ticks)
+	sure, _ := k.passes(from, soonest(k.last, to), k.ticks)
+	return forSure * (sure*k.before + (all-sure)*l.present()) / p.Window.Seconds()
 }
 
 // usable is how many units a second are to go for all that is left of two counts, and comes back by
@@ -323,6 +335,7 @@ func (l *ledger) awaited(now time.Time, n float64, p *Policy) time.Duration {
 		if wait = n * w / k.before; wait > end {
 			wait = end + (n*w-end*k.before)/l.present()
 		}
+		wait = k.jump(now, wait)
 	}
 	return nanoseconds(min(wait, w)*1e9) + 1
 }

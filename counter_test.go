@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -394,5 +395,47 @@ func TestTwoCountsOfWhichResetsAreNamedLateAreUsedUp(t *testing.T) {
 				t.Errorf("%v: %d accepted of %d, %d refused", phase, accepted, windows*quota, refused)
 			}
 		})
+	}
+}
+
+// A counter whose clock is cut to seconds gives back as much as a second brings at a time, and in the first
+// second of a window nothing. Who counts on a part of it before then is told that nothing is left until the
+// end of the window. Used up, it lets through 41 in a window.
+func TestCounterWhoseClockIsCutToSecondsIsUsedUp(t *testing.T) {
+	const quota, length, windows = 50, 5, 20
+	for _, way := range []time.Duration{500 * time.Microsecond, 25 * time.Millisecond} {
+		accepted, refused, runs := 0, 0, 0
+		for phase := range 10 {
+			synctest.Test(t, func(t *testing.T) {
+				time.Sleep(time.Duration(phase)*100*time.Millisecond + 37*time.Millisecond)
+				end, before, present := int64(0), 0, 0
+				l := &limiter{way: way, accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
+					second := now.Unix()
+					for ; second >= end && end > 0; end += length {
+						before, present = present, 0
+					}
+					if end == 0 {
+						end = second + length
+					}
+					present++
+					left := quota - before*int(end-second)/length - present
+					if left < 0 {
+						h.Set("Retry-After", strconv.FormatInt(end-second, 10))
+						return false
+					}
+					h.Set("X-RateLimit-Limit", strconv.Itoa(quota))
+					h.Set("X-RateLimit-Remaining", strconv.Itoa(left))
+					h.Set("X-RateLimit-Reset", strconv.FormatInt(end-second, 10))
+					return true
+				}}
+				l.ask(t, windows*length*time.Second, "http://origin.test/")
+				accepted, refused, runs = accepted+l.accepted, refused+l.refused, runs+1
+			})
+		}
+		mean := float64(accepted) / float64(runs*windows)
+		t.Logf("%v: %.2f accepted in a window, %d refused", 2*way, mean, refused)
+		if mean < 36 || refused > 2 {
+			t.Errorf("%v: %.2f accepted in a window, %d refused, want at least 36 and hardly any", 2*way, mean, refused)
+		}
 	}
 }
