@@ -35,9 +35,12 @@ func (s *suspect) inFlight() float64 {
 }
 
 // isFor reports whether pm's request is of the route.
-func (s *suspect) isFor(pm *Permit) bool {
+func (s *suspect) isFor(pm *Permit) bool { return isOf(s.route, pm.method, pm.path) }
+
+// isOf reports whether a request is of a route.
+func isOf(route, method, path string) bool {
 	var buf [longestPath]byte
-	return s.route == string(appendRoute(buf[:0], pm.method, pm.path))
+	return route == string(appendRoute(buf[:0], method, path))
 }
 
 // hearAccepted takes in that pm's request was accepted; began: when the latest event did.
@@ -94,8 +97,7 @@ func (p *partition) split(now time.Time, route string) bool {
 	p.unlearn()
 	p.learner, p.suspect = learner{}, suspect{}
 	move := func(w *waiter) {
-		var buf [longestPath]byte
-		if string(appendRoute(buf[:0], w.method(), w.path)) != route {
+		if !isOf(route, w.method(), w.path) {
 			p.leave(w)
 			w.home = q
 			q.join(now, w)
