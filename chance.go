@@ -19,12 +19,12 @@ import "time"
 // whoever takes it for chance is put right soon. From then on a refused request waits by itself,
 // and all are counted: one up for each refused, and down for each accepted by a few times the share
 // that is usually refused. A limit drives that count up within a handful of refusals, at whatever
-// share chance hardly ever does, once a share that was high is over: else that would explain all that the
-// limit refuses. Then it is learned from there on, and chance has to show for several
-// times as long the next time; but a refusal well below what the limit was seen to let through does
-// not lower the pace any more, unless there are too many of them. A learned rate is not given up at
-// once, for that would let all go that wait: the pace rises from several times that rate on, until it
-// is plain that there is none.
+// share chance hardly ever does, once a share that was high is over: else that would explain all that
+// the limit refuses. Then it is learned from there on, and chance has to show for several times as long
+// the next time; but a refusal well below what the limit was seen to let through does not lower the
+// pace any more, unless there are too many of them. A learned rate is not given up at once, for that
+// would let all go that wait: the pace rises from several times that rate on, until it is plain that
+// there is none.
 type chance struct {
 	share  float64 // of requests refused of late; 0: none is known to be refused by chance
 	excess float64 // refusals beyond what that explains

@@ -148,6 +148,9 @@ func (l *ledger) foreignNow(now time.Time, p *Policy) int64 {
 	return min(l.theirs.used(now, p.Window), l.foreign) // of two counts it may be this process that seems to be others
 }
 
+// evenly is in how many pieces others are taken to have taken what they had before the first word.
+const evenly = 20
+
 // hearTheirs takes in that others use so many units of a sliding window, at least and at most.
 // What they took comes back a window after it was seen, and so later than it does: what comes
 // back to them in a round trip they have taken again by then, as far as is known. What they had before
@@ -165,8 +168,8 @@ func (l *ledger) hearTheirs(now, start time.Time, least, most int64, p *Policy) 
 	default:
 		n = least - n
 		l.theirs.take(n)
-		for pieces := int64(20); pieces > 0; pieces-- {
-			at, piece := now.Add(-p.Window/20*time.Duration(pieces-1)), n/pieces
+		for pieces := int64(evenly); pieces > 0; pieces-- {
+			at, piece := now.Add(-p.Window/evenly*time.Duration(pieces-1)), n/pieces
 			l.theirs.done(at, at, 0, piece, p.Quota, p.Window)
 			n -= piece
 		}
