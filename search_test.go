@@ -2,12 +2,10 @@ package heed_test
 
 import (
 	"net/http"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/heedhttp/heed"
 	"github.com/heedhttp/heed/heedtest"
 )
 
@@ -70,33 +68,25 @@ func TestHiddenWindowsAreAskedAgainAtTheEndsOfRoundTimes(t *testing.T) {
 }
 
 // A counter whose windows follow one another from the first request on, and begin anew after an empty
-// one. It takes the window before into account, and says nothing.
-type silentCounter struct {
-	quota  float64
-	window time.Duration
-
-	mu               sync.Mutex
-	began            time.Time
-	before, now      float64
-	accepted, denied int
+// one. It takes the window before into account.
+type twoCounts struct {
+	quota       float64
+	window      time.Duration
+	began       time.Time
+	before, now float64
 }
 
-func (c *silentCounter) RoundTrip(*http.Request) (*http.Response, error) {
-	time.Sleep(time.Millisecond)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if passed := time.Since(c.began); passed >= 2*c.window {
-		c.began, c.before, c.now = time.Now(), 0, 0
+func (c *twoCounts) take(now time.Time) bool {
+	if passed := now.Sub(c.began); passed >= 2*c.window {
+		c.began, c.before, c.now = now, 0, 0
 	} else if passed >= c.window {
 		c.began, c.before, c.now = c.began.Add(c.window), c.now, 0
 	}
-	if c.before*(1-time.Since(c.began).Seconds()/c.window.Seconds())+c.now+1 > c.quota {
-		c.denied++
-		return answer(429), nil
+	if c.before*(1-now.Sub(c.began).Seconds()/c.window.Seconds())+c.now+1 > c.quota {
+		return false
 	}
 	c.now++
-	c.accepted++
-	return answer(200), nil
+	return true
 }
 
 // Such a counter lets through again only when a unit of the window before has left it, a little after
@@ -106,23 +96,10 @@ func TestHiddenCounterIsAskedAgainWhenAUnitHasLeftIt(t *testing.T) {
 	var accepted, denied int
 	for range runs {
 		synctest.Test(t, func(t *testing.T) {
-			c := &silentCounter{quota: quota, window: time.Second}
-			tr := quiet(t, c, heed.Limits{})
-			var wg sync.WaitGroup
-			end := time.Now().Add(length)
-			for range 16 {
-				wg.Go(func() {
-					for time.Now().Before(end) {
-						if _, err := tr.RoundTrip(request(example)); err != nil {
-							return // the registry was closed
-						}
-					}
-				})
-			}
-			time.Sleep(length)
-			tr.Registry.Close()
-			wg.Wait()
-			accepted, denied = accepted+c.accepted, denied+c.denied
+			c := &twoCounts{quota: quota, window: time.Second}
+			l := &limiter{way: 400 * time.Microsecond, accepts: func(_ *http.Request, now time.Time, _ http.Header) bool { return c.take(now) }}
+			l.ask(t, length, example)
+			accepted, denied = accepted+l.accepted, denied+l.refused
 		})
 	}
 	t.Logf("%d accepted, %d refused", accepted, denied)
