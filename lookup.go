@@ -31,15 +31,7 @@ func (r *Registry) enter(req *http.Request, a *ask) *partition {
 	}
 	for {
 		o := r.originFor(req, a.arrived)
-		p := r.lockPartition(o, key, a.arrived)
-		if p == nil {
-			continue
-		}
-		if own := o.keyOf(key, a); own != key {
-			o.mu.Unlock()
-			p = r.lockPartition(o, own, a.arrived)
-		}
-		if p != nil {
+		if p := r.lockPartition(o, key, a); p != nil {
 			a.charged = a.charged && (first == "" || first == o.name)
 			return p
 		}
@@ -160,9 +152,10 @@ func (r *Registry) originNamed(name string, now time.Time) *origin {
 	return o
 }
 
-// lockPartition locks o and returns its partition, made where there is none;
+// lockPartition locks o and returns the partition of a, which is a holder's, made where there is none;
 // nil, with nothing locked, where o was forgotten meanwhile.
-func (r *Registry) lockPartition(o *origin, key partitionKey, now time.Time) *partition {
+func (r *Registry) lockPartition(o *origin, holder partitionKey, a *ask) *partition {
+	now := a.arrived
 	for roomy := false; ; roomy = true {
 		o.mu.Lock()
 		if o.gone {
@@ -170,6 +163,7 @@ func (r *Registry) lockPartition(o *origin, key partitionKey, now time.Time) *pa
 			return nil
 		}
 		o.refresh(now)
+		key := o.keyOf(holder, a)
 		if p := o.partition(key); p != nil {
 			return p
 		}
@@ -201,7 +195,7 @@ func (r *Registry) lockNamed(name string, now time.Time) (*origin, error) {
 			return o, nil
 		}
 		o.mu.Unlock()
-		if p := r.lockPartition(o, 0, now); p != nil {
+		if p := r.lockPartition(o, 0, &ask{arrived: now}); p != nil {
 			return o, nil
 		}
 	}
