@@ -23,8 +23,7 @@ type counter struct {
 	before     float64       // units used in the window before …
 	own        float64       // … those of them that this process used …
 	mark       int64         // … and what it used in all windows before the present one
-	cut        bool          // in the last second of a window no reset is named: they are rounded down …
-	uncut      bool          // … or one was once
+	cut        bool          // in the last second of a window no reset is named: they are rounded down
 	ticks      time.Duration // it goes by a clock that is cut to whole ones of these; zero: that is not cut
 	edge       time.Time     // the present window, or one tick of it less, ends no later than this, wherever it does
 
@@ -154,7 +153,7 @@ func (l *ledger) hearTurn(now, start time.Time, c *charge, s *statement) bool {
 	}
 	if !whole || k.last.Before(k.ends) { // it is not the end of a window that is named
 		k.ends, k.last, k.edge, k.fits = start.Add(s.reset-s.resolution), last, edge, 0
-		k.cut, k.uncut = false, k.uncut || k.cut
+		k.cut = false
 		if !k.known {
 			k.own = 0
 		}
@@ -215,7 +214,6 @@ func (l *ledger) weigh(now, start time.Time, c *charge, p *Policy, s *statement,
 			k.ticks = l.tick()
 		}
 		l.forgetOthers()
-		l.down, l.caught = 0, 0 // little was back at a reset: that it was rounded down did not follow
 	}
 }
 
@@ -232,8 +230,8 @@ func (l *ledger) hearCut(now, start time.Time, s *statement, r int64) {
 	switch {
 	case !l.twoCounts():
 	case s.reset >= k.window, s.reset > 0 && l.closing(start) && l.closing(now):
-		k.cut, k.uncut = false, true
-	case l.zeros > 0 && r > 0 && !k.uncut:
+		k.cut = false
+	case l.zeros > 0 && r > 0:
 		k.cut = now.After(k.ends.Add(-l.grain)) && start.Before(k.last)
 	}
 }
@@ -248,13 +246,10 @@ func (l *ledger) cuts() bool { return l.twoCounts() && l.counter.cut && !l.other
 
 // leaves is how much of what comes back steadily stays where others wait. The last unit does, for its answer
 // would stop all for a while. Where no reset is named in the last second of a window it stops nothing.
-func (l *ledger) leaves(now time.Time, n int64, p *Policy) float64 {
+func (l *ledger) leaves(now time.Time, p *Policy) float64 {
 	leaves, spare := 1.0, aQuarter
 	if l.cuts() && l.closing(now) {
 		leaves, spare = 0, min(aQuarter, l.refill(now, p)*l.usual.Seconds())
-	}
-	if n >= p.Quota {
-		leaves = 0
 	}
 	if l.twoCounts() {
 		if meet := l.refill(now, p) * 2 * max(l.usual-l.least, 0).Seconds(); meet < 1 && !l.othersSeen { // else what is left is not known to a unit
