@@ -231,12 +231,10 @@ func (l *ledger) adopt(now time.Time, accepted, remaining int64, p *Policy) {
 		return
 	}
 	n := min(p.Quota-remaining-l.own.used(now, p.Window), accepted)
-	if n > 0 || l.own.inFlight > 0 { // which may be refused, and not be in use
-		l.adopted = now.Add(p.Window)
-	}
 	if n <= 0 {
 		return
 	}
+	l.adopted = now.Add(p.Window)
 	l.own.take(n)
 	l.own.done(now, now, 0, n, p.Quota, p.Window)
 	l.inEpoch += n
