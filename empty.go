@@ -118,8 +118,6 @@ func (d *drought) blindWait(now time.Time, refused, again bool) time.Duration {
 		switch {
 		case d.enough == d.blind && d.waits > 0: // others may have been first
 			d.enough = 0
-		case d.enough == d.blind: // it was enough by chance
-			d.enough, d.blind = 0, nextRoundTime(2*d.blind)
 		case d.enough > d.blind: // a shorter one was tried
 			d.proven, d.blind = d.blind, d.enough
 			d.patience *= 2
