@@ -34,7 +34,7 @@ func (l *ledger) nextLump(p *Policy, n int64) time.Time {
 // lumpGap is how far apart lumps may come: those of a clock in whole seconds, where no
 // reset was ever named.
 func (l *ledger) lumpGap(p *Policy) time.Duration {
-	return max(p.Window/10, min(l.tick(), p.Window/4))
+	return max(p.Window/10, l.tick())
 }
 
 // tick is what the clock that lumps come by is taken to be cut to.
