@@ -260,7 +260,7 @@ func (l *learner) notInFlight(now time.Time) {
 // the first refusal: a burst, or a window's. Some of those under way may yet be.
 func (l *learner) asOften(underWay int64) bool {
 	n := l.accepted - l.rate.burst
-	return l.rate.burst >= few && -2 <= n+underWay && n <= 0
+	return l.rate.burst >= few && -underWay <= n && n <= 0
 }
 
 // hinted takes in for how long the first refusal of a block asks to wait. Of a window less
