@@ -49,12 +49,9 @@ func (t *throughput) punished(usual float64) {
 	if t.climb > gently { // it rose by so much meanwhile that a window may have ended on the way
 		kept -= t.cycle
 	}
-	switch {
-	case t.tooFast > t.low:
+	if t.tooFast > t.low {
 		t.low = max(t.low, t.at(max(kept, 0)))
-	case t.pressed < t.cycle:
-		t.low = backOff * t.tooFast
-	default:
+	} else {
 		t.low = 0.95 * t.tooFast
 	}
 	if t.climb /= 4; t.climb < slowly {

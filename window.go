@@ -36,9 +36,7 @@ func (l *learner) measure(reopened, shut time.Time) {
 		}
 	case window > shortest:
 	default:
-		if window = longest; l.timed && longest > max(hint, open)*5/4 {
-			climb = max(climb, slowly)
-		}
+		window = longest
 	}
 	if r.pressed < l.accepted/3 && float64(l.accepted)*l.crowd.trip() < float64(l.crowd.most)/2*open.Seconds() {
 		climb = max(steep(l.accepted), 1) // that was its own pace, and not the limit's
