@@ -231,7 +231,7 @@ func (l *ledger) hearSilence(now, start time.Time, c *charge, p *Policy) {
 func (l *ledger) shorten(now time.Time, p *Policy) {
 	most := now.Sub(l.begun) + 2*l.quickest
 	least := max(p.Window-l.inferred, 0)
-	if l.down > 0 || most >= p.Window || most <= least {
+	if most >= p.Window || most <= least {
 		return
 	}
 	most = roundest(max(least, 1), most, time.Second) // as most are
