@@ -55,8 +55,8 @@ func (l *ledger) learnBack(now time.Time, c *charge, p *Policy, s *statement, r 
 // was seen to come back all at once: then how it does is found out anew. Where
 // others use it, they may have been first.
 func (l *ledger) doubtReset() {
-	if l.shape == shapeReset && !l.elastic && !l.piecemeal && !l.othersSeen {
-		l.shape, l.fits = shapeUnknown, 0
+	if l.shape == shapeReset && !l.piecemeal && !l.othersSeen {
+		l.shape, l.elastic, l.fits = shapeUnknown, false, 0
 	}
 }
 
