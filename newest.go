@@ -45,7 +45,8 @@ func (l *ledger) presumed() bool { return l.shape == shapeSliding && l.atNewest 
 // told reports whether the latest answer said what is left.
 func (l *ledger) told() bool { return l.sent-l.saidOf <= l.own.inFlight }
 
-// doubt is how many units have to come back for that to be sure.
+// doubt is how many units have to come back for that to be sure: when each does is known to a hundredth
+// of the window.
 func (l *ledger) doubt(p *Policy) int64 {
 	if !l.presumed() {
 		return 0
