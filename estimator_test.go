@@ -94,6 +94,17 @@ func TestResetsRoundedDownCostAtMostTwoRefusals(t *testing.T) {
 	}
 }
 
+// An origin that goes on rounding down is asked more and more rarely whether it does.
+func TestResetsRoundedDownCostEverFewerRefusals(t *testing.T) {
+	tally, _ := load{heedtest.Config{
+		Policies: []heedtest.Policy{{Quota: 10, Window: 5 * time.Second}}, Rounding: heedtest.RoundDown, Latency: heedtest.RoundTrip(50 * time.Millisecond),
+	}, 4, 1000, nil}.play(t)
+	t.Logf("%d accepted, %d refused", tally.Accepted, tally.Refused)
+	if tally.Refused > 12 || tally.Accepted < 9700 {
+		t.Errorf("%d of 10000 accepted, %d refused", tally.Accepted, tally.Refused)
+	}
+}
+
 // Windows that begin with their first requests begin later and later: as soon as that is
 // more than rounding and an answer's way back explain, no stop at the end costs a round trip more.
 func TestWindowsBegunFromFarAwayAreSoonSeenToBeginWithUse(t *testing.T) {
@@ -233,6 +244,26 @@ func TestOutageIsNotTakenForALimit(t *testing.T) {
 		if after.Accepted < before.Accepted*9/10 {
 			t.Errorf("%s: %d accepted in 30s before the outage, %d after", dialect, before.Accepted, after.Accepted)
 		}
+	}
+}
+
+// One that names its end, and keeps to it, teaches no rate.
+func TestOutageThatNamesItsEndIsNotTakenForALimit(t *testing.T) {
+	var before, after heedtest.Tally
+	load{heedtest.Config{
+		Policies: []heedtest.Policy{{Quota: 1000, Window: 5 * time.Second}}, Dialect: heedtest.Silent, Latency: heedtest.RoundTrip(100 * time.Millisecond),
+	}, 4, 30, func(o *heedtest.Origin, _ *heed.Registry) {
+		time.Sleep(30 * time.Second)
+		before = o.Tally()
+		o.Outage(time.Now().Add(50*time.Second), http.StatusServiceUnavailable, time.Minute)
+		time.Sleep(62 * time.Second)
+		o.ResetTally()
+		time.Sleep(30 * time.Second)
+		after = o.Tally()
+	}}.play(t)
+	t.Logf("%d accepted in 30s before, %d after", before.Accepted, after.Accepted)
+	if after.Accepted < before.Accepted*9/10 {
+		t.Errorf("%d accepted in 30s before the outage, %d after", before.Accepted, after.Accepted)
 	}
 }
 
