@@ -249,10 +249,10 @@ func (l *ledger) cuts() bool { return l.twoCounts() && l.counter.cut && !l.other
 func (l *ledger) leaves(now time.Time, p *Policy) float64 {
 	leaves, spare := 1.0, aQuarter
 	if l.cuts() && l.closing(now) {
-		leaves, spare = 0, min(aQuarter, l.refill(now, p)*l.usual.Seconds())
+		leaves, spare = 0, min(aQuarter, l.refill(p)*l.usual.Seconds())
 	}
 	if l.twoCounts() {
-		if meet := l.refill(now, p) * 2 * max(l.usual-l.least, 0).Seconds(); meet < 1 && !l.othersSeen { // else what is left is not known to a unit
+		if meet := l.refill(p) * 2 * max(l.usual-l.least, 0).Seconds(); meet < 1 && !l.othersSeen { // else what is left is not known to a unit
 			spare += meet
 		}
 		leaves += spare + math.Floor(l.meanwhile(now, p)) + float64(min(l.counter.stops, p.Quota/10))
@@ -301,7 +301,7 @@ const forSure = 0.98
 // comes returns how many units come back from one instant to another.
 func (l *ledger) comes(from, to time.Time, p *Policy) float64 {
 	if !l.counted(to, p) {
-		return to.Sub(from).Seconds() * l.refill(to, p)
+		return to.Sub(from).Seconds() * l.refill(p)
 	}
 	k := &l.counter
 	all, _ := k.passes(from, to, k.ticks)
@@ -322,7 +322,7 @@ func (l *ledger) usable(now time.Time, p *Policy) float64 {
 // awaited is how long it takes until so many units have come back, or a window, if that is
 // less: by then more is known.
 func (l *ledger) awaited(now time.Time, n float64, p *Policy) time.Duration {
-	wait, w := n/l.refill(now, p), p.Window.Seconds()
+	wait, w := n/l.refill(p), p.Window.Seconds()
 	if l.counted(now, p) {
 		k := &l.counter
 		n /= forSure

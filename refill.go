@@ -108,11 +108,10 @@ func (l *ledger) learnRefill(now time.Time, c *charge, p *Policy, r, least int64
 }
 
 // refill is how many units a second come back for certain where they come
-// back steadily: most of what came back lately, or of the policy's own rate where
-// nothing has been heard for a window.
-func (l *ledger) refill(now time.Time, p *Policy) float64 {
+// back steadily: most of what came back lately.
+func (l *ledger) refill(p *Policy) float64 {
 	r := p.rate()
-	if l.regained > 0 && now.Sub(l.said) < p.Window {
+	if l.regained > 0 {
 		r = min(r, l.regained)
 	}
 	return trust * r
