@@ -128,7 +128,7 @@ func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Tim
 		}
 		return now.Add(l.awaited(now, missing, p)), true
 	}
-	beside := l.shape == shapeSliding && l.othersSeen && now.Sub(l.said) < p.Window
+	beside := l.shape == shapeSliding && l.othersSeen
 	if room >= n && !beside {
 		return l.lastUnit(now, p), true
 	}
