@@ -40,8 +40,7 @@ type throughput struct {
 	closed   time.Duration // … and for how long it had been closed
 	bunches  bool          // units come many at a time, as in a window
 
-	trial   bool          // the pace is twice as high at first, to see whether it was shut for a penalty, or by an outage, or is no bucket …
-	tried   bool          // … and that was what was refused last
+	trial   bool          // the pace is twice as high at first, to see whether it was shut for a penalty, or by an outage, or is no bucket
 	shut    time.Duration // for how long it was closed at the latest blocks, at least
 	penalty time.Duration // for how long it shuts out whoever exceeds it; 0: for no longer than its rate explains
 
@@ -144,7 +143,7 @@ func (t *throughput) refused(start time.Time, usual, through float64) {
 	if tooFast <= t.low {
 		t.low, t.climb, t.doubt = tooFast, 0, 0
 	}
-	t.pressed, t.tried, t.trial = 0, t.trial, again
+	t.pressed, t.trial = 0, again
 }
 
 // rested takes in that nobody asked for so long that what was accepted before
@@ -223,11 +222,7 @@ func (t *throughput) measured(n int64, d time.Duration, climb float64) {
 func (t *throughput) reopened(closed time.Duration, refusals float64) {
 	missed := t.low * closed.Seconds()
 	t.closed = closed
-	cost := int64(max(attemptCost*refusals, waitCost*missed))
-	if t.tried { // it has just been made
-		cost = max(cost, t.cost)
-	}
-	t.cost = cost
+	t.cost = int64(max(attemptCost*refusals, waitCost*missed))
 	t.gathered = min(t.burst, int64(missed))
 	t.pressed = 0
 }
