@@ -314,7 +314,7 @@ func (p *partition) learnReopened(now, start time.Time) {
 	}
 	switch {
 	case r.penalty > 0:
-	case r.low > 0 && l.probes > 1 && !(l.asMany() && r.cycle >= few): // closed for longer than a unit takes
+	case r.low > 0 && l.probes > 1: // closed for longer than a unit takes
 		if low := rateOf(l.accepted, shut.Sub(l.since)); low < r.low {
 			if low < r.low/2 { // it may have been an outage, which is over
 				r.climb = max(r.climb, steep(l.accepted), 1)

@@ -96,8 +96,7 @@ func (l *learner) remeasure(reopened time.Time) {
 		if r.window = roundTime(longest); r.window <= shortest {
 			r.window = 0
 		}
-		again := r.doubt > 0 && l.accepted <= r.cycle*5/4 || l.asMany() // at a time as before
-		if again && closed > 3*perUnit(r.low) {
+		if l.asMany() && closed > 3*perUnit(r.low) {
 			window := r.window
 			if window == 0 {
 				window = longest
