@@ -95,7 +95,7 @@ func (p *partition) accepted(now time.Time, pm *Permit, told bool) {
 		p.emit(Event{Kind: EventResumed, Time: now})
 	}
 	p.cap.well()
-	p.suspect.hearAccepted(pm, p.learner.began)
+	p.suspect.hearAccepted(pm)
 	p.learnAccepted(now, pm)
 	if l := pm.lane; l != nil && pm.start.After(l.backoff.began) {
 		l.backoff.over()

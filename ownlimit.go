@@ -10,29 +10,49 @@ import (
 // A suspect is a route of a partition that may have a limit of its own which nobody announces, for
 // it alone is refused. A limit on all routes turns away any: of those in flight when it is first
 // exceeded, that all that are refused are of one route, and all of others are accepted, is as
-// unlikely as there are ways to pick as many.
+// unlikely as there are more ways to pick as many of all than of that route. And the more routes have
+// been under suspicion before, for others were refused after all, the more that has to be.
 //
 // Of requests that go one by one nothing is concluded: those of a program that asks for its routes
-// in turn may meet the end of a window with the same one each time.
+// in turn may meet the end of a window with the same one each time. Nor is it where it asks for all of one
+// route first: what was sent before all that was refused may be the last that the limit let through, and
+// counts only as far as as much was sent after.
 type suspect struct {
-	route    string  // that was refused last; "": none was
-	refused  int     // of those in flight at the latest event …
-	accepted int     // … of other routes
-	halvings float64 // of how likely the events before make a limit on all routes
-	others   pause   // what refusals of other routes asked for: it holds all
+	route    string          // that was refused last; "": none was
+	sent     time.Time       // when the first of those was sent that were refused at the latest event …
+	heard    time.Time       // … and when that began
+	refused  int             // of those in flight then …
+	accepted int             // … of the route, sent after the first that was refused …
+	beside   []time.Duration // … and of others, how long they had been on their way
+	halvings float64         // of how likely the events before make a limit on all routes
+	cleared  int             // suspects before
+	others   pause           // what refusals of other routes asked for: it holds all
 }
 
 const (
 	unlikely = 10 // halvings: once in 1024 it is by chance
 	mostOwn  = 64 // routes of an origin with limits of their own
+
+	mostBeside = 64 // of others that are remembered: with so many, few refusals are enough
 )
 
 // inFlight is by how many halvings the latest event makes a limit on all routes less likely.
 func (s *suspect) inFlight() float64 {
-	all, _ := math.Lgamma(float64(s.refused + s.accepted + 1))
-	refused, _ := math.Lgamma(float64(s.refused + 1))
-	accepted, _ := math.Lgamma(float64(s.accepted + 1))
-	return (all - refused - accepted) / math.Ln2
+	own, after := s.refused+s.accepted, 0
+	for _, age := range s.beside {
+		if age < s.heard.Sub(s.sent) {
+			after++
+		}
+	}
+	return ways(own+min(len(s.beside), 2*after), s.refused) - ways(own, s.refused)
+}
+
+// ways is the logarithm of in how many ways so many can be picked out of n.
+func ways(n, picked int) float64 {
+	all, _ := math.Lgamma(float64(n + 1))
+	in, _ := math.Lgamma(float64(picked + 1))
+	out, _ := math.Lgamma(float64(n - picked + 1))
+	return (all - in - out) / math.Ln2
 }
 
 // isFor reports whether pm's request is of the route.
@@ -44,28 +64,44 @@ func isOf(route, method, path string) bool {
 	return route == string(appendRoute(buf[:0], method, path))
 }
 
-// hearAccepted takes in that pm's request was accepted; began: when the latest event did.
-func (s *suspect) hearAccepted(pm *Permit, began time.Time) {
-	if s.route != "" && !pm.start.After(began) && !s.isFor(pm) {
-		s.accepted++
+// hearAccepted takes in that pm's request was accepted.
+func (s *suspect) hearAccepted(pm *Permit) {
+	switch {
+	case s.route == "" || pm.start.After(s.heard):
+	case s.isFor(pm):
+		if pm.start.After(s.sent) {
+			s.accepted++
+		}
+	case len(s.beside) < mostBeside:
+		s.beside = append(s.beside, s.heard.Sub(pm.start))
 	}
 }
 
 // hearRefused takes in that pm's request was refused; fresh: and begins an event. present: what the
 // refusals before asked for. It reports whether the route has shown to have a limit of its own.
-func (s *suspect) hearRefused(pm *Permit, fresh bool, present *pause) bool {
+func (s *suspect) hearRefused(now time.Time, pm *Permit, fresh bool, present *pause) bool {
 	switch {
 	case !s.isFor(pm):
-		*s = suspect{route: pm.route()}
+		cleared := s.cleared
+		if s.route != "" {
+			cleared++
+		}
+		*s = suspect{route: pm.route(), cleared: cleared}
 		if !present.asked.IsZero() {
 			s.others = *present
 		}
+		fresh = true
 	case fresh:
 		s.halvings += s.inFlight()
-		s.refused, s.accepted = 0, 0
 	}
-	s.refused++
-	return s.halvings+s.inFlight() >= unlikely
+	switch {
+	case fresh:
+		s.sent, s.heard, s.refused, s.accepted, s.beside = pm.start, now, 1, 0, s.beside[:0]
+	case !pm.start.After(s.heard):
+		s.sent = soonest(s.sent, pm.start)
+		s.refused++
+	}
+	return s.halvings+s.inFlight() >= unlikely+math.Log2(float64(1+s.cleared))
 }
 
 // canSplit reports whether a route of the partition may be given one of its own: where only

@@ -121,6 +121,36 @@ func TestHiddenLimitOnAllRoutesHoldsAll(t *testing.T) {
 	}
 }
 
+// A program that asks for all of one route and then for all of another one meets a limit on both with
+// the latter each time.
+func TestHiddenLimitMetWithTheRouteThatComesLastHoldsAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := window{quota: 50, length: 5 * time.Second}
+		l := &limiter{way: 50 * time.Millisecond, accepts: func(_ *http.Request, now time.Time, _ http.Header) bool { return w.take(now) }}
+		tr := quiet(t, l, heed.Limits{})
+		defer tr.Registry.Close()
+		for range 3 {
+			var batch sync.WaitGroup
+			for i := range 80 {
+				batch.Go(func() {
+					time.Sleep(time.Duration(i) * time.Microsecond)
+					resp, err := tr.Client().Get(example + []string{"/list", "/detail"}[i/40])
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					resp.Body.Close()
+				})
+			}
+			batch.Wait()
+			time.Sleep(10 * time.Second)
+		}
+		if got := routes(tr.Registry); l.refused == 0 || len(got) != 1 {
+			t.Errorf("partitions for %q after %d refusals", got, l.refused)
+		}
+	})
+}
+
 // What is announced or configured later holds for all routes again, and so it is after a reset.
 func TestRouteWithALimitOfItsOwnIsCountedWithTheOthersAgain(t *testing.T) {
 	for name, again := range map[string]func(r *heed.Registry) error{
@@ -167,6 +197,7 @@ func splitRoute(t *testing.T, r *heed.Registry, header ...string) (limited, free
 	for range 9 {
 		limited = append(limited, acquire(t, r, request(example+"/limited")))
 		free = append(free, acquire(t, r, request(example+"/free")))
+		time.Sleep(time.Microsecond)
 	}
 	time.Sleep(10 * time.Millisecond)
 	over := func(pm *heed.Permit, resp *http.Response) {
@@ -222,6 +253,7 @@ func TestRequestsGoOnWithTheirLikeWhereARouteGetsALimitOfItsOwn(t *testing.T) {
 		for range 9 {
 			limited = append(limited, acquire(t, r, request(example+"/limited")))
 			free = append(free, acquire(t, r, request(example+"/free")))
+			time.Sleep(time.Microsecond)
 		}
 		time.Sleep(10 * time.Millisecond)
 		pm.Observe(refused())

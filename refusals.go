@@ -34,7 +34,7 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 	case p.learner.late(pm):
 		fresh = false
 	default:
-		if !a.Global && p.suspect.hearRefused(pm, fresh, &p.pause) && p.canSplit() {
+		if !a.Global && p.suspect.hearRefused(now, pm, fresh, &p.pause) && p.canSplit() {
 			p.split(now)
 			limit = false
 			break
