@@ -58,7 +58,7 @@ func (b *countedBody) Read(p []byte) (int, error) {
 // the end or closed, at once where there is none.
 func (pm *Permit) follow(resp *http.Response) {
 	switch {
-	case pm.p == nil:
+	case pm.origin == nil:
 	case resp.Body == nil, resp.Body == http.NoBody, resp.StatusCode == http.StatusNoContent, resp.StatusCode == http.StatusNotModified,
 		resp.Request.Method == http.MethodHead:
 		pm.Release()
@@ -74,7 +74,7 @@ func (pm *Permit) follow(resp *http.Response) {
 		if pm.counts {
 			pm.unread.Store(min(resp.ContentLength, mostClaimed))
 		}
-		if o := pm.p.origin; !pm.looked.Load() && (o.bodies != nil || o.reg.config.Origin != nil) {
+		if o := pm.origin; !pm.looked.Load() && (o.bodies != nil || o.reg.config.Origin != nil) {
 			pm.lookOn(resp)
 		}
 		resp.Body = (*followedBody)(pm)

@@ -111,7 +111,6 @@ func (r *Registry) drop(now time.Time, e entry, keep *origin) bool {
 	ok := o.partition(p.key) == p && !p.busy() && int64(p.lastUsed.Sub(now)) == e.used && (e.rest > 0 || !p.rest(now).After(now))
 	if ok {
 		o.remove(p)
-		r.size.Add(-1)
 		if len(o.partitions) == 0 && o != keep {
 			o.gone = true
 			delete(r.origins, o.name)

@@ -95,10 +95,8 @@ func (p *partition) accepted(now time.Time, pm *Permit, told bool) {
 		p.emit(Event{Kind: EventResumed, Time: now})
 	}
 	p.cap.well()
-	if !pm.stray {
-		p.suspect.hearAccepted(pm, p.learner.began)
-		p.learnAccepted(now, pm)
-	}
+	p.suspect.hearAccepted(pm)
+	p.learnAccepted(now, pm)
 	if l := pm.lane; l != nil && pm.start.After(l.backoff.began) {
 		l.backoff.over()
 	}
@@ -347,7 +345,7 @@ func (p *partition) announced(now time.Time, pol Policy, bucket string) *slot {
 	case s == nil:
 		s = newSlot(pol, SourceAnnounced)
 		s.bucketName = bucket
-		p.origin.rejoin() // it may hold for all routes
+		p.origin.rejoin(now, p) // it may hold for all routes
 		p.slots = append(p.slots, s)
 		p.charge(now, s)
 	case s.said != pol:

@@ -399,7 +399,7 @@ func (p *partition) smoothTo(now time.Time, m *smoother, l *lane, n, units int64
 // admit takes what a costs of every limit, all at the instant it was judged.
 func (p *partition) admit(now time.Time, a *ask) *Permit {
 	o := p.origin
-	pm := &Permit{p: p, start: now, method: a.method(), path: a.path, number: a.number, attempt: a.attempt, spent: a.spent}
+	pm := &Permit{origin: o, p: p, start: now, method: a.method(), path: a.path, number: a.number, attempt: a.attempt, spent: a.spent}
 	if pm.charges = pm.inline[:0]; a.charged {
 		pm.costs = a.opts.costs
 	}

@@ -19,7 +19,7 @@ type bodyLook struct {
 
 // lookOn has the dialects read from resp's body get its beginning.
 func (pm *Permit) lookOn(resp *http.Response) {
-	o := pm.p.origin
+	o := pm.origin
 	if dialects := o.reg.bodyDialects(o, resp.Request); len(dialects) > 0 {
 		pm.look = &bodyLook{dialects: dialects, status: resp.StatusCode, header: resp.Header}
 	}

@@ -163,13 +163,12 @@ func (r *Registry) lockPartition(o *origin, holder partitionKey, a *ask) *partit
 			return nil
 		}
 		o.refresh(now)
-		key := o.keyOf(holder, a)
+		key, route := o.keyOf(holder, a)
 		if p := o.partition(key); p != nil {
 			return p
 		}
 		if roomy {
-			r.size.Add(1)
-			return o.newPartition(key, now)
+			return o.newPartition(key, route, now)
 		}
 		o.mu.Unlock()
 		r.makeRoom(now, o)

@@ -126,7 +126,7 @@ func (o *origin) refresh(now time.Time) {
 	lower := o.limits != nil && l.MaxRetryAfter < o.limits.MaxRetryAfter
 	o.limits, o.stirred = l, true
 	if len(l.Policies) > 0 {
-		o.rejoin() // they hold for all routes
+		o.rejoin(now, nil) // they hold for all routes
 	}
 	if lower {
 		o.pause.limit(l.MaxRetryAfter)
@@ -148,6 +148,7 @@ func (o *origin) refresh(now time.Time) {
 func (p *partition) limitPauses() {
 	most := p.origin.limits.MaxRetryAfter
 	p.pause.limit(most)
+	p.suspect.others.limit(most)
 	for _, l := range p.lanes {
 		l.pause.limit(most)
 	}

@@ -10,28 +10,49 @@ import (
 // A suspect is a route of a partition that may have a limit of its own which nobody announces, for
 // it alone is refused. A limit on all routes turns away any: of those in flight when it is first
 // exceeded, that all that are refused are of one route, and all of others are accepted, is as
-// unlikely as there are ways to pick as many.
+// unlikely as there are more ways to pick as many of all than of that route. And the more routes have
+// been under suspicion before, for others were refused after all, the more that has to be.
 //
 // Of requests that go one by one nothing is concluded: those of a program that asks for its routes
-// in turn may meet the end of a window with the same one each time.
+// in turn may meet the end of a window with the same one each time. Nor is it where it asks for all of one
+// route first: what was sent before all that was refused may be the last that the limit let through, and
+// counts only as far as as much was sent after.
 type suspect struct {
-	route    string  // that was refused last; "": none was
-	refused  int     // of those in flight at the latest event …
-	accepted int     // … of other routes
-	halvings float64 // of how likely the events before make a limit on all routes
+	route    string          // that was refused last; "": none was
+	sent     time.Time       // when the first of those was sent that were refused at the latest event …
+	heard    time.Time       // … and when that began
+	refused  int             // of those in flight then …
+	accepted int             // … of the route, sent after the first that was refused …
+	beside   []time.Duration // … and of others, how long they had been on their way
+	halvings float64         // of how likely the events before make a limit on all routes
+	cleared  int             // suspects before
+	others   pause           // what refusals of other routes asked for: it holds all
 }
 
 const (
 	unlikely = 10 // halvings: once in 1024 it is by chance
 	mostOwn  = 64 // routes of an origin with limits of their own
+
+	mostBeside = 64 // of others that are remembered: with so many, few refusals are enough
 )
 
 // inFlight is by how many halvings the latest event makes a limit on all routes less likely.
 func (s *suspect) inFlight() float64 {
-	all, _ := math.Lgamma(float64(s.refused + s.accepted + 1))
-	refused, _ := math.Lgamma(float64(s.refused + 1))
-	accepted, _ := math.Lgamma(float64(s.accepted + 1))
-	return (all - refused - accepted) / math.Ln2
+	own, after := s.refused+s.accepted, 0
+	for _, age := range s.beside {
+		if age < s.heard.Sub(s.sent) {
+			after++
+		}
+	}
+	return ways(own+min(len(s.beside), 2*after), s.refused) - ways(own, s.refused)
+}
+
+// ways is the logarithm of in how many ways so many can be picked out of n.
+func ways(n, picked int) float64 {
+	all, _ := math.Lgamma(float64(n + 1))
+	in, _ := math.Lgamma(float64(picked + 1))
+	out, _ := math.Lgamma(float64(n - picked + 1))
+	return (all - in - out) / math.Ln2
 }
 
 // isFor reports whether pm's request is of the route.
@@ -43,93 +64,210 @@ func isOf(route, method, path string) bool {
 	return route == string(appendRoute(buf[:0], method, path))
 }
 
-// hearAccepted takes in that pm's request was accepted; began: when the latest event did.
-func (s *suspect) hearAccepted(pm *Permit, began time.Time) {
-	if s.route != "" && !pm.start.After(began) && !s.isFor(pm) {
-		s.accepted++
+// hearAccepted takes in that pm's request was accepted.
+func (s *suspect) hearAccepted(pm *Permit) {
+	switch {
+	case s.route == "" || pm.start.After(s.heard):
+	case s.isFor(pm):
+		if pm.start.After(s.sent) {
+			s.accepted++
+		}
+	case len(s.beside) < mostBeside:
+		s.beside = append(s.beside, s.heard.Sub(pm.start))
 	}
 }
 
-// hearRefused takes in that pm's request was refused; fresh: and begins an event. It reports
-// whether the route has shown to have a limit of its own.
-func (s *suspect) hearRefused(pm *Permit, fresh bool) bool {
+// hearRefused takes in that pm's request was refused; fresh: and begins an event. present: what the
+// refusals before asked for. It reports whether the route has shown to have a limit of its own.
+func (s *suspect) hearRefused(now time.Time, pm *Permit, fresh bool, present *pause) bool {
 	switch {
 	case !s.isFor(pm):
-		*s = suspect{route: pm.route()}
+		cleared := s.cleared
+		if s.route != "" {
+			cleared++
+		}
+		*s = suspect{route: pm.route(), cleared: cleared}
+		if !present.asked.IsZero() {
+			s.others = *present
+		}
+		fresh = true
 	case fresh:
 		s.halvings += s.inFlight()
-		s.refused, s.accepted = 0, 0
 	}
-	s.refused++
-	return s.halvings+s.inFlight() >= unlikely
+	switch {
+	case fresh:
+		s.sent, s.heard, s.refused, s.accepted, s.beside = pm.start, now, 1, 0, s.beside[:0]
+	case !pm.start.After(s.heard):
+		s.sent = soonest(s.sent, pm.start)
+		s.refused++
+	}
+	return s.halvings+s.inFlight() >= unlikely+math.Log2(float64(1+s.cleared))
 }
 
 // canSplit reports whether a route of the partition may be given one of its own: where only
 // refusals tell of limits, and there is none on all routes that two partitions would have to share.
 func (p *partition) canSplit() bool {
 	o := p.origin
-	return p.route == "" && p.shared == nil && o.routes == nil && len(o.own) < mostOwn &&
+	return p.route == "" && p.shared == nil && o.routes == nil && len(o.own) < mostOwn && len(o.known) == 0 &&
 		!slices.ContainsFunc(p.slots, func(s *slot) bool { return s.source != SourceLearned })
 }
 
-// split gives a route a partition of its own: the present one, which holds already what its
-// limit is to hold. All others go on in a new one.
-// What was learned from both together is true of neither. It reports false where that cannot be.
-func (p *partition) split(now time.Time, route string) bool {
-	o, rest := p.origin, p.key
-	own := o.reg.ownKey(rest, []byte(route))
-	if o.partition(own) != nil { // requests still wait there from before routes were joined again
-		return false
-	}
-	if !slices.Contains(o.own, route) {
-		o.own = append(o.own, route)
-	}
-	delete(o.byKey, rest)
-	p.key, p.route = own, route
-	if o.byKey != nil {
-		o.byKey[p.key] = p
-	}
-	o.reg.size.Add(1)
-	q := o.newPartition(rest, now)
-	for pm := p.inFlight.oldest; pm != nil; pm = pm.younger {
-		pm.stray = !p.suspect.isFor(pm)
-	}
-	p.unlearn()
-	p.learner, p.suspect = learner{}, suspect{}
-	move := func(w *waiter) {
-		if !isOf(route, w.method(), w.path) {
-			p.leave(w)
-			w.home = q
-			q.join(now, w)
+// split gives the route under suspicion a partition of its own: the present one, which holds already
+// what its limit is to hold. All others go on in a new one, which keeps to what refusals of them asked
+// for. So it is for every credential; what holds another one holds both of its partitions.
+// What was learned from all routes together is true of none.
+func (p *partition) split(now time.Time) {
+	o, route, others := p.origin, p.suspect.route, p.suspect.others
+	o.own = append(o.own, route)
+	of := func(method, path string) bool { return isOf(route, method, path) }
+	for _, q := range slices.Clone(o.partitions) {
+		switch key := o.reg.ownKey(q.key, []byte(route)); {
+		case q.route != "":
+		case q == p:
+			rest := p.key
+			o.rename(p, key, route)
+			q = o.newPartition(rest, "", now)
+			q.waitFor(now, &others)
+			p.handOver(now, q, func(method, path string) bool { return !of(method, path) })
+		case q.asks(of):
+			own := o.newPartition(key, route, now)
+			own.waitFor(now, &q.pause)
+			q.handOver(now, own, of)
 		}
 	}
-	p.queue.all(move)
-	for _, w := range slices.Clone(p.parked) {
-		move(w)
-	}
-	p.news, q.news, o.stirred = true, true, true
-	return true
 }
 
-// rejoin has all routes counted together again.
-func (o *origin) rejoin() { o.own = nil }
+// rejoin has all routes counted together again, each credential's in one partition: in that one,
+// where it is one of them.
+func (o *origin) rejoin(now time.Time, into *partition) {
+	if len(o.own) == 0 {
+		return
+	}
+	o.own = nil
+	all := func(string, string) bool { return true }
+	for _, p := range slices.Clone(o.partitions) {
+		if p.route == "" {
+			continue
+		}
+		key := o.reg.ownKey(p.key, []byte(p.route)) // again, which undoes it
+		from, to := p, o.partition(key)
+		if to == nil || p == into {
+			from, to = to, p
+		}
+		if from != nil {
+			to.waitFor(now, &from.pause)
+			from.handOver(now, to, all)
+			for _, l := range from.lanes {
+				to.lane(now, l.key).waitFor(now, &l.pause)
+			}
+			to.refusals += from.refusals
+			to.waited += from.waited
+			o.remove(from)
+		}
+		if to == p {
+			p.forgetLearned()
+			o.rename(p, key, "")
+		}
+	}
+}
 
-// ownKey is the key of the partition that requests of a route with a limit of its own have.
+// rename gives a partition another key, and the only route it is for.
+func (o *origin) rename(p *partition, key partitionKey, route string) {
+	if o.byKey != nil {
+		delete(o.byKey, p.key)
+		o.byKey[key] = p
+	}
+	p.key, p.route = key, route
+}
+
+// asks reports whether requests of some kind are waiting or in flight.
+func (p *partition) asks(kind func(method, path string) bool) (any bool) {
+	for pm := p.inFlight.oldest; pm != nil && !any; pm = pm.younger {
+		any = kind(pm.method, pm.path)
+	}
+	p.waiters(func(w *waiter) { any = any || kind(w.method(), w.path) })
+	return any
+}
+
+// handOver has requests of some kind go on in another partition of the origin, and forgets what
+// was learned from all of them together.
+func (p *partition) handOver(now time.Time, to *partition, kind func(method, path string) bool) {
+	p.forgetLearned()
+	for pm, next := p.inFlight.oldest, (*Permit)(nil); pm != nil; pm = next {
+		next = pm.younger
+		if kind(pm.method, pm.path) {
+			pm.goOn(to)
+		}
+	}
+	p.waiters(func(w *waiter) {
+		if kind(w.method(), w.path) {
+			p.leave(w)
+			w.home, w.lane = to, to.laneOf(now, &w.ask)
+			to.join(now, w)
+		}
+	})
+	to.slowest, to.lastWell = max(to.slowest, p.slowest), latest(to.lastWell, p.lastWell)
+	p.news, to.news, p.origin.stirred = true, true, true
+}
+
+// goOn moves a request in flight to another partition, whose opening it proves nothing for.
+func (pm *Permit) goOn(to *partition) {
+	from := pm.p
+	from.inFlight.remove(pm)
+	if !pm.answered {
+		pm.gone()
+		from.unanswered--
+		to.unanswered++
+	}
+	if pm.listening == &from.listening {
+		from.listening--
+		to.listening++
+		pm.listening = &to.listening
+	}
+	pm.p, pm.serial, pm.lane = to, to.opening.serial-1, nil
+	to.inFlight.add(pm)
+}
+
+// waitFor has a partition wait for as long as another one was asked to.
+func (p *partition) waitFor(now time.Time, asked *pause) {
+	if asked.holds(now) && !asked.doubtful {
+		p.pause.join(asked)
+		p.opening.restart(now)
+	}
+}
+
+// waitFor has a lane do so.
+func (l *lane) waitFor(now time.Time, asked *pause) {
+	if l != nil && asked.holds(now) {
+		l.pause.join(asked)
+		l.opening.restart(now)
+	}
+}
+
+// forgetLearned forgets a limit that was learned, and what would have told more of it.
+func (p *partition) forgetLearned() {
+	p.unlearn()
+	p.learner, p.suspect = learner{}, suspect{}
+}
+
+// ownKey is the key of the partition that requests of a route with a limit of its own have, and
+// of that key the one it was made of.
 func (r *Registry) ownKey(key partitionKey, route []byte) partitionKey {
 	return key ^ partitionKey(maphash.Bytes(r.seed, route)|1)
 }
 
-// keyOf returns the key of the partition that a belongs to, of those of a credential.
-func (o *origin) keyOf(key partitionKey, a *ask) partitionKey {
+// keyOf returns the key of the partition that a belongs to, of those of a credential, and
+// the only route that it is for; "": it is for more than one.
+func (o *origin) keyOf(key partitionKey, a *ask) (_ partitionKey, only string) {
 	if len(o.own) == 0 {
-		return key
+		return key, ""
 	}
 	var buf [longestPath]byte
 	route := appendRoute(buf[:0], a.method(), a.path)
 	for _, own := range o.own {
 		if own == string(route) {
-			return o.reg.ownKey(key, route)
+			return o.reg.ownKey(key, route), own
 		}
 	}
-	return key
+	return key, ""
 }

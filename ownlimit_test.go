@@ -121,6 +121,36 @@ func TestHiddenLimitOnAllRoutesHoldsAll(t *testing.T) {
 	}
 }
 
+// A program that asks for all of one route and then for all of another one meets a limit on both with
+// the latter each time.
+func TestHiddenLimitMetWithTheRouteThatComesLastHoldsAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := window{quota: 50, length: 5 * time.Second}
+		l := &limiter{way: 50 * time.Millisecond, accepts: func(_ *http.Request, now time.Time, _ http.Header) bool { return w.take(now) }}
+		tr := quiet(t, l, heed.Limits{})
+		defer tr.Registry.Close()
+		for range 3 {
+			var batch sync.WaitGroup
+			for i := range 80 {
+				batch.Go(func() {
+					time.Sleep(time.Duration(i) * time.Microsecond)
+					resp, err := tr.Client().Get(example + []string{"/list", "/detail"}[i/40])
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					resp.Body.Close()
+				})
+			}
+			batch.Wait()
+			time.Sleep(10 * time.Second)
+		}
+		if got := routes(tr.Registry); l.refused == 0 || len(got) != 1 {
+			t.Errorf("partitions for %q after %d refusals", got, l.refused)
+		}
+	})
+}
+
 // What is announced or configured later holds for all routes again, and so it is after a reset.
 func TestRouteWithALimitOfItsOwnIsCountedWithTheOthersAgain(t *testing.T) {
 	for name, again := range map[string]func(r *heed.Registry) error{
@@ -156,4 +186,157 @@ func TestRouteWithALimitOfItsOwnIsCountedWithTheOthersAgain(t *testing.T) {
 			}
 		})
 	}
+}
+
+// splitRoute has /limited get a partition of its own: 9 requests of it and 9 of /free go at once, 7 of
+// each are answered, and only those of /limited refused. The others are still in flight.
+func splitRoute(t *testing.T, r *heed.Registry, header ...string) (limited, free []*heed.Permit) {
+	t.Helper()
+	meet(t, r, example+"/free")
+	meet(t, r, example+"/limited")
+	for range 9 {
+		limited = append(limited, acquire(t, r, request(example+"/limited")))
+		free = append(free, acquire(t, r, request(example+"/free")))
+		time.Sleep(time.Microsecond)
+	}
+	time.Sleep(10 * time.Millisecond)
+	over := func(pm *heed.Permit, resp *http.Response) {
+		pm.Observe(resp)
+		pm.Release()
+	}
+	for i := range 7 {
+		over(limited[i], answer(http.StatusTooManyRequests, header...))
+		over(free[i], answer(http.StatusOK))
+	}
+	if got := routes(r); !slices.Contains(got, "GET /limited") {
+		t.Fatalf("partitions for %q", got)
+	}
+	return limited[7:], free[7:]
+}
+
+// held reports that a request may not go before the time that its origin asked for, which is now and d.
+func held(t *testing.T, r *heed.Registry, req *http.Request, d time.Duration) {
+	t.Helper()
+	if got := r.Check(req); got.Allowed || got.Wait < d {
+		t.Errorf("%s goes after %v (%v), want %v: so long it was asked to wait", req.URL.Path, got.Wait, got.Cause, d)
+	}
+}
+
+// Requests are in flight, and wait, when routes turn out to have limits of their own, and when they are
+// counted together again. What is said to them holds those that go on with them.
+func TestRequestsGoOnWithTheirLikeWhereARouteGetsALimitOfItsOwn(t *testing.T) {
+	const wait = time.Minute
+	refused := func() *http.Response { return answer(http.StatusTooManyRequests, "Retry-After", "60") }
+	limits := heed.Limits{Policies: []heed.Policy{{Name: "all", Quota: 10, Window: time.Hour}}}
+	forEach := func(name string, f func(t *testing.T, r *heed.Registry)) {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRegistry(t, heed.Config{})
+				defer r.Close()
+				f(t, r)
+			})
+		})
+	}
+	forEach("another route is refused that was in flight", func(t *testing.T, r *heed.Registry) {
+		_, free := splitRoute(t, r)
+		free[0].Observe(refused())
+		held(t, r, request(example+"/free"), wait)
+		if d := r.Check(request(example + "/limited")); d.Wait >= wait {
+			t.Errorf("/limited waits for %v, as /free was asked to", d.Wait)
+		}
+	})
+	forEach("another route had been refused before", func(t *testing.T, r *heed.Registry) {
+		meet(t, r, example+"/free")
+		meet(t, r, example+"/limited")
+		pm := acquire(t, r, request(example+"/free"))
+		var limited, free []*heed.Permit
+		for range 9 {
+			limited = append(limited, acquire(t, r, request(example+"/limited")))
+			free = append(free, acquire(t, r, request(example+"/free")))
+			time.Sleep(time.Microsecond)
+		}
+		time.Sleep(10 * time.Millisecond)
+		pm.Observe(refused())
+		for i := range limited {
+			limited[i].Observe(answer(http.StatusTooManyRequests, "Retry-After", "2"))
+			free[i].Observe(answer(http.StatusOK))
+		}
+		if got := routes(r); !slices.Equal(got, []string{"", "GET /limited"}) {
+			t.Errorf("partitions for %q", got)
+		}
+		held(t, r, request(example+"/free"), wait)
+		held(t, r, request(example+"/limited"), 2*time.Second)
+	})
+	forEach("another credential is refused", func(t *testing.T, r *heed.Registry) {
+		limited, free := request(example+"/limited", "X-Api-Key", "b"), request(example+"/free", "X-Api-Key", "b")
+		for range 12 {
+			pm := acquire(t, r, limited)
+			pm.Observe(answer(http.StatusOK))
+			pm.Release()
+		}
+		pm := acquire(t, r, limited)
+		splitRoute(t, r)
+		pm.Observe(refused())
+		held(t, r, limited, wait)
+		if d := r.Check(free); !d.Allowed {
+			t.Errorf("/free waits for %v", d.Wait)
+		}
+		if got, want := routes(r), []string{"", "", "GET /limited", "GET /limited"}; !slices.Equal(got, want) {
+			t.Errorf("partitions for %q, want %q", got, want)
+		}
+	})
+	forEach("it is paused when all are limited", func(t *testing.T, r *heed.Registry) {
+		limited, _ := splitRoute(t, r)
+		limited[0].Observe(refused())
+		if err := r.SetLimits(example, limits); err != nil {
+			t.Fatal(err)
+		}
+		held(t, r, request(example+"/limited"), wait)
+	})
+	forEach("it is refused when all were reset", func(t *testing.T, r *heed.Registry) {
+		limited, _ := splitRoute(t, r)
+		if err := r.Reset(example); err != nil {
+			t.Fatal(err)
+		}
+		if got := routes(r); !slices.Equal(got, []string{""}) {
+			t.Errorf("partitions for %q after a reset", got)
+		}
+		limited[0].Observe(refused())
+		held(t, r, request(example+"/limited"), wait)
+	})
+	forEach("its answer announces a limit on all", func(t *testing.T, r *heed.Registry) {
+		limited, _ := splitRoute(t, r)
+		limited[0].Observe(answer(http.StatusOK, "RateLimit-Policy", `"all";q=10;w=60`, "RateLimit", `"all";r=0;t=60`))
+		held(t, r, request(example+"/limited"), wait)
+		held(t, r, request(example+"/free"), wait)
+	})
+	forEach("both wait when all are limited", func(t *testing.T, r *heed.Registry) {
+		splitRoute(t, r) // 4 are in flight
+		if err := r.Pause(example, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		var all []*waiting
+		for range 20 {
+			all = append(all, start(t.Context(), r, request(example+"/limited")), start(t.Context(), r, request(example+"/free")))
+		}
+		if err := r.SetLimits(example, limits); err != nil {
+			t.Fatal(err)
+		}
+		admitted := 0
+		for range 50 * 60 {
+			time.Sleep(time.Second)
+			synctest.Wait()
+			all = slices.DeleteFunc(all, func(w *waiting) bool {
+				if w.done() {
+					admitted++
+					w.permit.Observe(answer(http.StatusOK))
+					w.permit.Release()
+				}
+				return w.done()
+			})
+		}
+		if admitted != 6 {
+			t.Errorf("%d go in an hour in which 4 of 10 had gone already, want 6", admitted)
+		}
+	})
 }

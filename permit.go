@@ -12,7 +12,8 @@ import (
 // holds one must end it with Release, or with Cancel where the request was
 // not sent. All methods may be called from any goroutine, and twice.
 type Permit struct {
-	p       *partition // nil: the origin is unlimited, and the permit counts nothing
+	origin  *origin    // nil: it is unlimited, and the permit counts nothing
+	p       *partition // guarded by the origin's lock
 	start   time.Time
 	method  string
 	path    string
@@ -34,7 +35,6 @@ type Permit struct {
 	observed  bool
 	over      bool
 	listening *int      // counts it among those whose bodies are being looked at; nil: it is not
-	stray     bool      // of another route than the partition has come to be for
 	doubted   bool      // sent during a pause, to see whether another path is refused too
 	retryAt   time.Time // refused without a hint: its own next try is not before this
 	budgets   string    // refused: the key of the lane of those that its answer named; "": none
@@ -58,13 +58,20 @@ type flights struct {
 }
 
 func (f *flights) add(pm *Permit) {
-	pm.older = f.youngest
-	if f.youngest == nil {
+	pm.older, pm.younger = f.youngest, nil
+	for pm.older != nil && pm.older.start.After(pm.start) { // it comes from another partition
+		pm.older, pm.younger = pm.older.older, pm.older
+	}
+	if pm.older == nil {
 		f.oldest = pm
 	} else {
-		f.youngest.younger = pm
+		pm.older.younger = pm
 	}
-	f.youngest = pm
+	if pm.younger == nil {
+		f.youngest = pm
+	} else {
+		pm.younger.older = pm
+	}
 	f.len++
 }
 
@@ -90,11 +97,11 @@ func (f *flights) remove(pm *Permit) {
 // second answer teaches nothing, nor does nil.
 func (pm *Permit) Observe(resp *http.Response) Announcement {
 	now := time.Now()
-	if pm.p == nil || resp == nil {
+	if pm.origin == nil || resp == nil {
 		return ParseAnnouncement(resp, now)
 	}
-	r := pm.p.origin.reg
-	origin := r.spokenAt(pm.p.origin, resp.Request)
+	r := pm.origin.reg
+	origin := r.spokenAt(pm.origin, resp.Request)
 	a, more := parseFields(origin, resp, now, r.config.Dialects)
 	if more {
 		pm.listen(resp.StatusCode, &a)
@@ -114,10 +121,10 @@ func (pm *Permit) Learn(a Announcement) { pm.learn(time.Now(), 0, &a) }
 
 // learn is Observe's and Learn's common part; status 0 is no answer.
 func (pm *Permit) learn(now time.Time, status int, a *Announcement) {
-	if pm.p == nil {
+	if pm.origin == nil {
 		return
 	}
-	o := pm.p.origin
+	o := pm.origin
 	o.mu.Lock()
 	defer o.unlock()
 	if status != 0 {
@@ -139,7 +146,7 @@ func (pm *Permit) learn(now time.Time, status int, a *Announcement) {
 // listen has everyone wait whom a refusal may hold whose body is being looked
 // at: its fields say for how long, and only its body whom.
 func (pm *Permit) listen(status int, fields *Announcement) {
-	o := pm.p.origin
+	o := pm.origin
 	o.mu.Lock()
 	defer o.unlock()
 	if pm.over || pm.observed || pm.listening != nil || hintOf(fields, o.limits.IgnoreHeaders) <= 0 {
@@ -159,17 +166,17 @@ func (pm *Permit) heard() bool {
 	}
 	*pm.listening--
 	pm.listening = nil
-	pm.p.origin.stirred = true
+	pm.origin.stirred = true
 	return true
 }
 
 // Remaining returns the least left over all policies, in their units, of what
 // has been announced or configured; -1 where nothing is known.
 func (pm *Permit) Remaining() int64 {
-	if pm.p == nil {
+	if pm.origin == nil {
 		return -1
 	}
-	o := pm.p.origin
+	o := pm.origin
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return pm.p.remaining(time.Now(), pm.lane)
@@ -185,16 +192,17 @@ func (pm *Permit) Release() { pm.end(false) }
 func (pm *Permit) Cancel() { pm.end(true) }
 
 func (pm *Permit) end(unsent bool) {
-	if pm.p == nil {
+	if pm.origin == nil {
 		return
 	}
-	p, o := pm.p, pm.p.origin
+	o := pm.origin
 	now := time.Now()
 	o.mu.Lock()
 	defer o.unlock()
 	if pm.over {
 		return
 	}
+	p := pm.p
 	pm.over = true
 	pm.heard()
 	unsent = unsent && !pm.answered
@@ -262,10 +270,10 @@ func (pm *Permit) bytes() (n int64, exact bool) {
 // ownRetryAt is the instant before which a refused request is not to be tried
 // again, whatever the limits it shares say; zero: none.
 func (pm *Permit) ownRetryAt() time.Time {
-	if pm.p == nil {
+	if pm.origin == nil {
 		return time.Time{}
 	}
-	o := pm.p.origin
+	o := pm.origin
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return pm.retryAt
@@ -273,10 +281,10 @@ func (pm *Permit) ownRetryAt() time.Time {
 
 // namedBudgets is the key of the lane of the budgets that its refusal named; "": none.
 func (pm *Permit) namedBudgets() string {
-	if pm.p == nil {
+	if pm.origin == nil {
 		return ""
 	}
-	o := pm.p.origin
+	o := pm.origin
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return pm.budgets
@@ -284,7 +292,7 @@ func (pm *Permit) namedBudgets() string {
 
 // limits are what the user asks for the permit's origin.
 func (pm *Permit) limits() *Limits {
-	o := pm.p.origin
+	o := pm.origin
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.limits

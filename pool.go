@@ -381,10 +381,10 @@ func (p *Pool) setAside(tok *token, pm *Permit) {
 	}
 	p.aside[tok.hash] = time.Now()
 	p.mu.Unlock()
-	if met || pm.p == nil {
+	if met || pm.origin == nil {
 		return
 	}
-	o := pm.p.origin
+	o := pm.origin
 	o.mu.Lock()
 	defer o.unlock()
 	pm.p.emit(Event{Kind: EventSetAside, Time: time.Now(), Status: http.StatusUnauthorized, Attempt: pm.attempt})

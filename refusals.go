@@ -28,13 +28,14 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 	fresh := b.event(now, pm.start) && !pm.doubted
 	hint := hintOf(a, o.limits.IgnoreHeaders)
 	asked, chance := hint, false
-	limit := !pm.stray && (l == nil || p.only(l)) && !p.explains(now, pm, a) && p.suspects(now, pm, status)
+	limit := (l == nil || p.only(l)) && !p.explains(now, pm, a) && p.suspects(now, pm, status)
 	switch {
 	case !limit:
 	case p.learner.late(pm):
 		fresh = false
 	default:
-		if p.suspect.hearRefused(pm, fresh) && p.canSplit() && p.split(now, p.suspect.route) {
+		if !a.Global && p.suspect.hearRefused(now, pm, fresh, &p.pause) && p.canSplit() {
+			p.split(now)
 			limit = false
 			break
 		}
@@ -200,6 +201,9 @@ func (p *partition) refusedUntil(now time.Time, pm *Permit, asked, hint time.Dur
 		held, e.Bucket = &l.pause, l.shown()
 	}
 	longer := held.holds(now)
+	if held == &p.pause && (a.Global || !p.suspect.isFor(pm)) {
+		p.suspect.others.obey(now, until)
+	}
 	if !held.obey(now, until) {
 		return
 	}

@@ -40,7 +40,7 @@ func (r *Retry) max() int {
 // triesAgain reports whether what came of an attempt is worth another one.
 func (t *Transport) triesAgain(req *http.Request, out *outcome) bool {
 	switch {
-	case out.permit == nil, out.permit.p == nil: // heed refused it, or steps aside
+	case out.permit == nil, out.permit.origin == nil: // heed refused it, or steps aside
 		return false
 	case out.err == nil && !out.said.Refused && t.Retry.Check == nil: // nearly all
 		return false

@@ -112,10 +112,11 @@ func (o *origin) partition(key partitionKey) *partition {
 	return nil
 }
 
-// newPartition is called with o.mu held.
-func (o *origin) newPartition(key partitionKey, now time.Time) *partition {
-	p := &partition{origin: o, key: key, number: o.created, lastUsed: now, shared: o.reg.newSharing()}
+// newPartition is called with o.mu held. route: the only one it is for; "": it is for all.
+func (o *origin) newPartition(key partitionKey, route string, now time.Time) *partition {
+	p := &partition{origin: o, key: key, route: route, number: o.created, lastUsed: now, shared: o.reg.newSharing()}
 	o.created++
+	o.reg.size.Add(1)
 	switch {
 	case o.pause.holds(now):
 		p.opening.start(now)
@@ -145,6 +146,7 @@ func (o *origin) newPartition(key partitionKey, now time.Time) *partition {
 
 // remove forgets a partition.
 func (o *origin) remove(p *partition) {
+	o.reg.size.Add(-1)
 	p.setAlarm(time.Time{})
 	i := slices.Index(o.partitions, p)
 	o.partitions = slices.Delete(o.partitions, i, i+1)
@@ -298,9 +300,10 @@ func (p *partition) rest(now time.Time) time.Time {
 // that nobody has to go ahead.
 func (o *origin) reset(now time.Time) {
 	o.resume(now)
+	o.rejoin(now, nil)
 	o.backoff, o.lastStart, o.lastEnd, o.interval = backoff{}, time.Time{}, time.Time{}, 0
 	o.known, o.opened, o.waited, o.warned, o.nested = nil, false, 0, false, false
-	o.stated, o.named, o.apart, o.rejoined, o.own = nil, false, false, 0, nil
+	o.stated, o.named, o.apart, o.rejoined = nil, false, false, 0
 	if o.routes != nil {
 		o.routes = nil
 		o.sort(now)
@@ -333,6 +336,7 @@ func (o *origin) resume(now time.Time) {
 			p.emit(Event{Kind: EventResumed, Time: now})
 		}
 		p.pause.end()
+		p.suspect.others.end()
 		for _, l := range p.lanes {
 			if l.pause.holds(now) {
 				p.emit(Event{Kind: EventResumed, Time: now, Bucket: l.shown()})

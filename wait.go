@@ -79,7 +79,7 @@ func (p *partition) turnedAway(now time.Time, a *ask, at time.Time, by obstacle,
 // one that holds a slot of it.
 func (o *origin) heldBy(ctx context.Context) bool {
 	pm, ok := ctx.Value(holderKey{}).(*Permit)
-	return ok && pm.p.origin == o && !pm.over
+	return ok && pm.origin == o && !pm.over
 }
 
 // wait waits for w's turn, for as long as ctx allows.

@@ -219,16 +219,20 @@ func (p *partition) leave(w *waiter) {
 	}
 }
 
+// waiters calls f for all that wait; f may have them leave.
+func (p *partition) waiters(f func(w *waiter)) {
+	p.queues(func(_ *lane, q *queue) { q.all(f) })
+	for _, w := range slices.Clone(p.parked) {
+		f(w)
+	}
+}
+
 // endWaits ends the wait of all.
 func (p *partition) endWaits(pm *Permit, err error) {
-	end := func(w *waiter) {
+	p.waiters(func(w *waiter) {
 		p.leave(w)
 		w.resolve(pm, err)
-	}
-	p.queues(func(_ *lane, q *queue) { q.all(end) })
-	for len(p.parked) > 0 {
-		end(p.parked[0])
-	}
+	})
 }
 
 // unpark puts those in line whose own wait is over.
