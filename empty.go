@@ -13,6 +13,10 @@ type drought struct {
 	enough   time.Duration // … one that was long enough …
 	waits    int           // … so many in a row …
 	patience int           // … and how many there are to be before a shorter one is tried
+	back     int64         // what was back after the latest wait …
+	most     int64         // … and the most that was after one as long
+	halved   int           // the present wait was halved so often, for little was back after the latest …
+	spared   int           // … and this much less often than it may be, for that was too often once
 }
 
 // hearNothingLeft takes in that nothing is left: nothing may start for as long as
@@ -114,8 +118,13 @@ func (d *drought) blindWait(now time.Time, refused, again bool) time.Duration {
 	switch {
 	case d.blind == 0:
 		d.blind, d.patience = blindFirst, blindPatience
+	case refused && again && d.halved > 0:
+		d.spared, d.halved = finest-d.halved+1, 0
+		return max(d.dry.Add(d.blind).Sub(now), blindLeast)
 	case refused && again:
 		switch {
+		case d.enough == d.blind && 0 < d.waits && d.waits < seldom && d.most == 1: // it is hardly enough for one unit
+			d.enough, d.proven, d.blind = 0, d.blind, d.blind+d.blind/4
 		case d.enough == d.blind && d.waits > 0: // others may have been first
 			d.enough = 0
 		case d.enough > d.blind: // a shorter one was tried
@@ -124,14 +133,29 @@ func (d *drought) blindWait(now time.Time, refused, again bool) time.Duration {
 		default:
 			d.proven, d.blind = d.blind, min(nextRoundTime(2*d.blind), defaultMaxBackoff)
 		}
-		d.waits = 0
+		d.waits, d.most = 0, 0
 		if left := d.dry.Add(d.blind).Sub(now); left > 0 {
 			return left
 		}
 	case again: // one was back, which may be all there is
 		d.waited(0)
 	}
-	return d.blind
+	d.halve()
+	return max(d.blind>>d.halved, min(d.blind, blindLeast))
+}
+
+// halve has the next wait halved where as long a one has brought far more than the latest has: then it is no bucket.
+// Two counts give back nothing while the latest window is full, but evenly what was used in the one before, and the less
+// the longer it takes until that is used again. So the wait is halved as often as it still brings some.
+func (d *drought) halve() {
+	switch {
+	case d.most == 0 || 2*d.back > d.most:
+		d.halved = 0
+	case d.halved == 0 || d.back >= few:
+		d.halved = min(d.halved+1, finest-d.spared)
+	case d.back < few/2:
+		d.halved = max(d.halved-1, 1)
+	}
 }
 
 // waited takes in that after a blind wait so many were left beside the one that was accepted.
@@ -139,6 +163,11 @@ func (d *drought) blindWait(now time.Time, refused, again bool) time.Duration {
 // and else the more rarely the more often one was. Where not all was, that is no window: the
 // wait loses nothing, unless it was made longer for one that was too short.
 func (d *drought) waited(left int64) {
+	d.back = left + 1
+	if d.halved > 0 {
+		return
+	}
+	d.most = max(d.most, d.back)
 	d.enough = d.blind
 	d.waits++
 	d.proven -= d.proven / 500 // it may have become more
@@ -147,7 +176,7 @@ func (d *drought) waited(left int64) {
 		try = d.proven == 0 || d.waits >= d.patience
 	}
 	if try && shorter < d.blind {
-		d.blind, d.waits = shorter, 0
+		d.blind, d.waits, d.most = shorter, 0, 0
 	}
 }
 
@@ -155,4 +184,6 @@ const (
 	blindFirst    = time.Second           // the first such wait …
 	blindLeast    = 50 * time.Millisecond // … and the shortest
 	blindPatience = 4                     // waits in a row that were enough before a shorter one is tried
+	finest        = 4                     // times that a wait is halved, at most, where little is back …
+	seldom        = 16                    // … and between two that were not where that may be by chance
 )

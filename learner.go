@@ -414,8 +414,8 @@ func (l *learner) pauseFor(now time.Time, inARow int, most time.Duration) time.D
 	if left := first.Add(r.window + l.trip()).Sub(now); r.window > 0 && left > 0 {
 		wait = min(wait, left)
 		if r.doubt > 0 && r.cycle >= few && l.asMany() {
-			window := nextRoundTime(now.Sub(r.opened.at))
-			window += window / time.Duration(r.cycle) // what counts the window before, too, lets the first go a unit later
+			window := nextRoundTime(l.refused.Sub(r.opened.at)) // until it went, not until it was answered, none was over
+			window += window / time.Duration(r.cycle)           // what counts the window before, too, lets the first go a unit later
 			next := r.opened.at.Add(window + l.trip())
 			if from, known := r.ago(l.accepted - min(int64(inARow), r.cycle/2)); known { // those refused may have been counted, too
 				next = next.Add(from.Sub(r.opened.at))

@@ -108,6 +108,25 @@ func TestHiddenCounterIsAskedAgainWhenAUnitHasLeftIt(t *testing.T) {
 	}
 }
 
+// That the answer came after a round time was over says nothing of whether the request did: it is asked again a
+// round trip after that time, not after the next one, which is five times as long, and then seems to be the window.
+func TestHiddenWindowIsOverByWhenARequestWentNotByItsAnswer(t *testing.T) {
+	const runs, length, quota = 4, time.Minute, 10
+	var accepted, denied int
+	for range runs {
+		synctest.Test(t, func(t *testing.T) {
+			w := &window{quota: quota, length: time.Second}
+			l := &limiter{way: 26 * time.Millisecond, accepts: func(_ *http.Request, now time.Time, _ http.Header) bool { return w.take(now) }}
+			l.ask(t, length, example)
+			accepted, denied = accepted+l.accepted, denied+l.refused
+		})
+	}
+	t.Logf("%d accepted, %d refused", accepted, denied)
+	if all := runs * int(length/time.Second) * quota; accepted < all*8/10 {
+		t.Errorf("%d accepted of %d, %d refused", accepted, all, denied)
+	}
+}
+
 // Two windows by the clock that meet look like a bucket that is slowly refilled: that is tried before
 // it is believed.
 func TestHiddenWindowsThatMeetAreNotTakenForABucket(t *testing.T) {

@@ -283,6 +283,59 @@ func TestRefusalsThatSayNothingIsLeftAreNoOutage(t *testing.T) {
 	fare(t, 20*time.Second, 165, 12, wholeEverySecond("X-RateLimit-Limit")) // of 205 or so
 }
 
+// A count that takes the window before into account, and says what is left but never when there is more:
+// after as long a wait now all is back, now next to nothing. Symfony announces it so.
+func TestWaitsThatBringNowAllNowNothingAreHalved(t *testing.T) {
+	fare(t, 100*time.Second, 800, 2, func() func(now time.Time, h http.Header) bool { // of 1000
+		const quota, window = 50, 5 * time.Second
+		var began time.Time
+		before, latest := 0, 0
+		return func(now time.Time, h http.Header) bool {
+			if passed := now.Sub(began); passed >= 2*window {
+				began, before, latest = now, 0, 0
+			} else if passed >= window {
+				began, before, latest = began.Add(window), latest, 0
+			}
+			left := quota - latest - int(float64(before)*(1-now.Sub(began).Seconds()/window.Seconds()))
+			ok := left > 0
+			if ok {
+				latest, left = latest+1, left-1
+			}
+			h.Set("X-RateLimit-Limit", strconv.Itoa(quota))
+			h.Set("X-RateLimit-Remaining", strconv.Itoa(max(left, 0)))
+			return ok
+		}
+	})
+}
+
+// A bucket that holds but one unit, and says that it is empty but not until when: a wait that is now enough, now
+// too short is made longer.
+func TestWaitsThatAreHardlyEnoughAreMadeLonger(t *testing.T) {
+	var accepted, refused int
+	const runs, length = 4, time.Minute
+	for run := range uint64(runs) {
+		synctest.Test(t, func(t *testing.T) {
+			var full time.Time
+			uneven := rand.New(rand.NewPCG(run, 1))
+			l := &limiter{way: 25 * time.Millisecond, accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
+				h.Set("X-RateLimit-Limit", "1")
+				h.Set("X-RateLimit-Remaining", "0")
+				if now.Before(full) {
+					return false
+				}
+				full = now.Add(95*time.Millisecond + time.Duration(uneven.Int64N(int64(10*time.Millisecond))))
+				return true
+			}}
+			l.ask(t, length, example)
+			accepted, refused = accepted+l.accepted, refused+l.refused
+		})
+	}
+	t.Logf("%d accepted, %d refused", accepted, refused)
+	if accepted < runs*450 || refused > accepted/40 {
+		t.Errorf("%d accepted, %d refused", accepted, refused)
+	}
+}
+
 // What resets are rounded down to is 0 for as long as they are rounded by, before a window
 // ends. That is no constant, nor is the window over.
 func TestLastSecondOfAWindowIsNoConstant(t *testing.T) {
