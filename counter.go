@@ -16,6 +16,8 @@ type counter struct {
 	stops      int64         // … and so often named the end of the window when nothing was left
 	ends, last time.Time     // the present window ends between these …
 	instant    time.Time     // … at this instant of the origin's clock; zero: it names none
+	named      instants      // … as answers name it, by what that is rounded to later or sooner …
+	prior      instants      // … and the one before, likewise
 	said       int64         // units of requests answered when the origin spoke last …
 	at         time.Time     // … when that was …
 	of         time.Time     // … when the request went that had it say so …
@@ -23,7 +25,9 @@ type counter struct {
 	before     float64       // units used in the window before …
 	own        float64       // … those of them that this process used …
 	mark       int64         // … and what it used in all windows before the present one
-	cut        bool          // in the last second of a window no reset is named: they are rounded down
+	unsure     int64         // units of requests answered since, of which it is not known whether they were of the present one
+	cut        bool          // in the last second of a window no reset is named: they are rounded down …
+	uncut      bool          // … or one was once
 	ticks      time.Duration // it goes by a clock that is cut to whole ones of these; zero: that is not cut
 	edge       time.Time     // the present window, or one tick of it less, ends no later than this, wherever it does
 
@@ -36,6 +40,9 @@ type counter struct {
 	counter, sliding, fixed bounds    // … and what is left beside this process's own use, if it is that, a sliding window or a fixed one …
 	ticking                 bounds    // … or that, by a clock that is cut
 }
+
+// instants are two between which another one is.
+type instants struct{ first, last time.Time }
 
 // bounds are those of a number that several answers are to agree on.
 type bounds struct{ least, most float64 }
@@ -61,19 +68,26 @@ func (l *ledger) counted(now time.Time, p *Policy) bool {
 // learnCounter takes in what the answer to c says is left.
 func (l *ledger) learnCounter(now, start time.Time, c *charge, p *Policy, s *statement, r int64) {
 	k := &l.counter
-	l.measureWindow(p, s)
 	w := p.Window
 	if l.elastic || w <= 0 || p.Quota <= 0 || p.Unit == UnitContentBytes { // what a body holds is told too late
 		return
 	}
-	if k.window != w {
-		*k = counter{window: w}
+	if k.window != w && l.inferred == 0 {
+		*k = counter{}
+	}
+	k.window = w // what was seen of one that is inferred holds however long it is
+	switch {
+	case s.refused: // it is answered, and used nothing
+		k.mark += c.n
+	case r == 0 && start.After(k.ends): // the end of the window is not named
+		k.unsure += c.n
 	}
 	l.hearCut(now, start, s, r)
 	if r > 0 && !s.refused && s.tells(w) {
 		if !l.hearTurn(now, start, c, s) {
 			return
 		}
+		l.measureWindow(p, s)
 		if !l.twoCounts() {
 			l.weigh(now, start, c, p, s, r)
 		}
@@ -90,17 +104,24 @@ func (l *ledger) learnCounter(now, start time.Time, c *charge, p *Policy, s *sta
 	k.said, k.at, k.of, k.used = l.answered, middle(start, now), start, p.Quota-r
 }
 
-// measureWindow takes a window that was inferred to be as long as from one end of it to the next, as the
-// origin's clock has them, where units came back while the one was named all the time: then that is no
-// unit's return.
+// measureWindow takes a window that was inferred to be as long as from one end of it to the next, as answers
+// name them, all rounded the same way, where units come back while the one is named all the time: then that
+// is no unit's return.
 func (l *ledger) measureWindow(p *Policy, s *statement) {
 	k := &l.counter
-	if l.inferred <= 1 || !s.clock || s.reset <= 0 || !k.stays {
+	if l.inferred <= 1 || !k.stays && !k.known || k.prior == (instants{}) {
 		return
 	}
-	if apart := s.instant.Sub(k.instant).Round(s.grain); apart > p.Window-l.inferred && apart < p.Window*3/2 {
-		p.Window, l.inferred, k.window = apart, 1, apart
+	least, most := k.named.first.Sub(k.prior.last), k.named.last.Sub(k.prior.first)
+	if !s.clock { // else they differ by whole windows
+		least, most = least-s.grain, most+s.grain
 	}
+	least = max(least, p.Window-l.inferred+1)
+	if most < least || least <= p.Window && p.Window <= most && !s.clock {
+		return
+	}
+	p.Window = roundest(least, most, time.Second)
+	l.inferred, k.window = max(p.Window-least, 1), p.Window
 }
 
 // tells reports whether it is certain of which window of a length an answer names the end. Instants are
@@ -132,28 +153,40 @@ func (l *ledger) hearTurn(now, start time.Time, c *charge, s *statement) bool {
 		ends = start.Add(s.reset) // it is not rounded up
 	}
 	mark, edge := l.answered-c.n, now.Add(s.reset)
+	named := instants{start.Add(s.reset), edge}
+	if s.clock {
+		named = instants{s.instant, s.instant}
+	}
 	turns, whole := k.turns(s, ends, last)
 	switch {
 	case turns == 0:
+		k.named = instants{latest(k.named.first, named.first), soonest(k.named.last, named.last)}
 		k.ends, k.last, k.edge = latest(k.ends, ends), soonest(k.last, last), soonest(k.edge, edge)
 	case turns == 1:
-		k.own = float64(mark - k.mark)
-		k.before = max(k.own, float64(k.used-1)-k.gone(k.at)) // what is left is told in whole units
-		if mark-k.said > int64(k.before/20) && !k.known {     // the origin was silent meanwhile: nobody knows when they were used
+		k.own = float64(mark - k.mark - k.unsure)
+		if k.before > 0 { // else nobody knows how much of what was in use was of the window before that
+			k.before = float64(k.used-1) - k.gone(k.at) // what is left is told in whole units
+		}
+		k.before = max(k.own, k.before)
+		if mark-k.said > int64(k.before/20) && !k.known { // the origin was silent meanwhile: nobody knows when they were used
 			k.own = 0
 		}
-		k.mark, k.fits = mark, 0
+		k.mark, k.unsure, k.fits, k.prior, k.named = mark, 0, 0, k.named, named
 		// It turned between the latest two answers.
 		k.ends, k.last = latest(k.ends.Add(w), latest(k.of.Add(w), ends)), soonest(k.last.Add(w), soonest(now.Add(w), last))
 		k.edge = soonest(k.edge.Add(w), edge)
 	case turns < 0 && now.Before(k.last): // a late answer
 		return false
 	default:
-		k.ends, k.last, k.edge, k.mark, k.before, k.own, k.fits = ends, last, edge, mark, 0, 0, 0
+		k.ends, k.last, k.edge, k.mark, k.unsure, k.before, k.own, k.fits = ends, last, edge, mark, 0, 0, 0, 0
+		k.named, k.prior = named, instants{}
 	}
 	if !whole || k.last.Before(k.ends) { // it is not the end of a window that is named
 		k.ends, k.last, k.edge, k.fits = start.Add(s.reset-s.resolution), last, edge, 0
-		k.cut = false
+		k.cut, k.uncut = false, k.uncut || k.cut
+		if turns == 0 {
+			k.named, k.prior = named, instants{}
+		}
 		if !k.known {
 			k.own = 0
 		}
@@ -172,7 +205,8 @@ func (l *ledger) hearTurn(now, start time.Time, c *charge, s *statement) bool {
 // reset moves with what is left. Others may use a sliding window so that it rises all the same; but
 // nothing of it comes back before the reset named, if that is when the oldest unit does, and if it
 // is when the newest does, every request puts it off. So where the very same instant is named while
-// units come back, it does not slide, however long its window is. Nor does it where more came back than
+// units come back, it does not slide, however long its window is; or in seconds to go the same one for
+// longer than what they are rounded to and a round trip could hide that it is put off. Nor does it where more came back than
 // it could have, as a bucket's units do. For who uses as many at a time as come back sees that in either.
 func (l *ledger) weigh(now, start time.Time, c *charge, p *Policy, s *statement, r int64) {
 	k := &l.counter
@@ -203,7 +237,8 @@ func (l *ledger) weigh(now, start time.Time, c *charge, p *Policy, s *statement,
 		}
 		k.fits = 0
 	}
-	k.stays = k.stays || !k.same.IsZero() && k.fixed.contradict(0) && now.Before(k.due)
+	same := !k.same.IsZero() || now.Sub(k.from) > 2*s.resolution+now.Sub(start)
+	k.stays = k.stays || same && k.fixed.contradict(0) && now.Before(k.due)
 	up, down := s.fills(p)
 	k.fits, k.up, k.down = k.fits+1, k.up && up, k.down && down
 	long := now.Sub(k.from) > k.last.Sub(k.ends) // a reset that every answer puts off would show
@@ -230,8 +265,8 @@ func (l *ledger) hearCut(now, start time.Time, s *statement, r int64) {
 	switch {
 	case !l.twoCounts():
 	case s.reset >= k.window, s.reset > 0 && l.closing(start) && l.closing(now):
-		k.cut = false
-	case l.zeros > 0 && r > 0:
+		k.cut, k.uncut = false, true
+	case l.zeros > 0 && r > 0 && !k.uncut:
 		k.cut = now.After(k.ends.Add(-l.grain)) && start.Before(k.last)
 	}
 }
@@ -246,10 +281,13 @@ func (l *ledger) cuts() bool { return l.twoCounts() && l.counter.cut && !l.other
 
 // leaves is how much of what comes back steadily stays where others wait. The last unit does, for its answer
 // would stop all for a while. Where no reset is named in the last second of a window it stops nothing.
-func (l *ledger) leaves(now time.Time, p *Policy) float64 {
+func (l *ledger) leaves(now time.Time, n int64, p *Policy) float64 {
 	leaves, spare := 1.0, aQuarter
 	if l.cuts() && l.closing(now) {
 		leaves, spare = 0, min(aQuarter, l.refill(p)*l.usual.Seconds())
+	}
+	if l.lastOfWindow(now, n, p) {
+		leaves = 0
 	}
 	if l.twoCounts() {
 		if meet := l.refill(p) * 2 * max(l.usual-l.least, 0).Seconds(); meet < 1 && !l.othersSeen { // else what is left is not known to a unit
@@ -258,6 +296,21 @@ func (l *ledger) leaves(now time.Time, p *Policy) float64 {
 		leaves += spare + math.Floor(l.meanwhile(now, p)) + float64(min(l.counter.stops, p.Quota/10))
 	}
 	return leaves
+}
+
+// lastOfWindow reports whether of two counts too little will come back by the end of the window for another unit
+// to go beside the last one, which is lost then: that it has all stop for a moment costs nothing of this window, and
+// what comes back meanwhile can go later in the next. Where they are not small a unit matters less than that.
+func (l *ledger) lastOfWindow(now time.Time, n int64, p *Policy) bool {
+	k := &l.counter
+	if p.Quota >= shareable || !l.counted(now, p) || l.othersSeen {
+		return false
+	}
+	end := k.last
+	if k.uncut {
+		end = soonest(end, k.edge)
+	}
+	return now.Before(end) && l.refilled(end, p) < float64(n)+1+aQuarter
 }
 
 // maxStops is how often two counts may run empty until they are kept to as a bucket.
@@ -277,10 +330,14 @@ func (k *counter) gone(at time.Time) float64 {
 // hearEnd takes in that nothing is left until an instant. Where that is the end of the
 // window, not when a unit is back, to run empty costs all that comes back until then. Of requests that
 // are on their way together some may have arrived sooner than was reckoned with: one more unit is
-// kept from then on. Where none was on its way, or that does not help, units come back otherwise.
-func (l *ledger) hearEnd(at time.Time) {
+// kept from then on. Where none was on its way, or that does not help, units come back otherwise. Not so
+// where two counts give none back sooner, for more was in use than may be since the quota was cut.
+func (l *ledger) hearEnd(at time.Time, s *statement, p *Policy) {
 	k := &l.counter
 	if !k.known || at.Before(k.ends) || at.After(k.last) {
+		return
+	}
+	if float64(l.answered-k.mark)+k.gone(at.Add(-s.resolution)) >= float64(p.Quota) {
 		return
 	}
 	if k.stops++; l.own.inFlight == 0 {
@@ -306,7 +363,8 @@ func (l *ledger) comes(from, to time.Time, p *Policy) float64 {
 	k := &l.counter
 	all, _ := k.passes(from, to, k.ticks)
 	sure, _ := k.passes(from, soonest(k.last, to), k.ticks)
-	return forSure * (sure*k.before + (all-sure)*l.present()) / p.Window.Seconds()
+	next := min(l.present(), float64(p.Quota)) // which may have been counted over two windows, where no answer told that one turned
+	return forSure * (sure*k.before + (all-sure)*next) / p.Window.Seconds()
 }
 
 // usable is how many units a second are to go for all that is left of two counts, and comes back by

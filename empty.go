@@ -24,7 +24,7 @@ type drought struct {
 // is longer than atMost.
 func (l *ledger) hearNothingLeft(now, start time.Time, p *Policy, s *statement, atMost time.Duration) (capped bool) {
 	if s.reset > p.Window/4 && !l.drought.lasts() {
-		l.hearEnd(now.Add(s.reset))
+		l.hearEnd(now.Add(s.reset), s, p)
 	}
 	switch {
 	case l.shape != shapeRefill:

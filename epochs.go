@@ -157,16 +157,16 @@ func (l *ledger) noticeReset(now, start time.Time, c *charge, p *Policy, s state
 	if !l.stated || l.elastic || more <= l.most || named.IsZero() || l.shape == shapeSliding { // of which learnShape knows better
 		return
 	}
-	sudden := s.remaining-l.most-l.steadily(now, p) >= max(p.Quota/4, 2)
+	sudden := l.most + l.steadily(now, p) + max(p.Quota/4, 2)
 	switch leap := earliest.Sub(named); {
 	case l.shape == shapeReset && l.grain >= p.Window: // whatever is named then, be the answer a late one
-		if !sudden || least <= l.most {
+		if s.remaining < sudden || least <= l.most {
 			return
 		}
 	case leap <= now.Sub(l.said), leap < p.Window/2:
 		return
 	case l.shape == shapeRefill:
-		if !sudden { // a new count begins of what has come back steadily
+		if least < sudden { // a new count begins of what has come back steadily
 			return
 		}
 		l.shape, l.fillsUp, l.streak, l.counter = shapeReset, false, 0, counter{}
@@ -196,8 +196,11 @@ func (l *ledger) noticeTurn(now, start time.Time, c *charge, p *Policy, remainin
 	l.turned(start, c)
 }
 
-// steadily is how many units a bucket has gained since the last word.
+// steadily is how many units have come back since the last word, where they do so as in a bucket, or of two counts.
 func (l *ledger) steadily(now time.Time, p *Policy) int64 {
+	if l.twoCounts() {
+		return int64(l.comes(l.said.Add(-l.onTheWay()), now, p))
+	}
 	since := now.Sub(l.said.Add(-l.onTheWay()))
 	return int64(since.Seconds() * float64(p.Quota) / p.Window.Seconds())
 }

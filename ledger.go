@@ -121,7 +121,7 @@ func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Tim
 	if refills {
 		missing := float64(n) - l.refilled(now.Add(l.onTheWay()), p)
 		if pressed {
-			missing += l.leaves(now, p)
+			missing += l.leaves(now, n, p)
 		}
 		if missing <= 0 {
 			return now, true
