@@ -119,7 +119,9 @@ func (c *chance) shows(r *throughput, start time.Time, probes int, alone bool) b
 		c.odds += 2
 	}
 	if n >= few {
-		c.proven = max(c.proven, rateOf(n, start.Sub(r.zeros[0].at)))
+		// What was on its way at the refusal before and was let through is no pace that was kept up.
+		through := r.total - max(r.zeros[0].n, r.opened.n)
+		c.proven = max(c.proven, rateOf(through, start.Sub(r.zeros[0].at)))
 	}
 	if c.odds < 2*timeAndAgain<<min(2*c.failed, few) {
 		return false
