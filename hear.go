@@ -27,6 +27,9 @@ func (p *partition) hear(now time.Time, pm *Permit, status int, a *Announcement)
 	if a.Reduced {
 		p.cap.reduce(now, pm.start, max(p.unanswered+1, pm.level))
 	}
+	if a.Global {
+		o.rejoin(now, p) // it holds all routes
+	}
 	switch {
 	case a.Refused:
 		p.refused(now, pm, status, a, l)

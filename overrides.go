@@ -148,7 +148,9 @@ func (o *origin) refresh(now time.Time) {
 func (p *partition) limitPauses() {
 	most := p.origin.limits.MaxRetryAfter
 	p.pause.limit(most)
-	p.suspect.others.limit(most)
+	if s := p.suspect; s != nil {
+		s.others.limit(most)
+	}
 	for _, l := range p.lanes {
 		l.pause.limit(most)
 	}

@@ -18,7 +18,7 @@ import (
 // route first: what was sent before all that was refused may be the last that the limit let through, and
 // counts only as far as as much was sent after.
 type suspect struct {
-	route    string          // that was refused last; "": none was
+	route    string          // that was refused last
 	sent     time.Time       // when the first of those was sent that were refused at the latest event …
 	heard    time.Time       // … and when that began
 	refused  int             // of those in flight then …
@@ -26,7 +26,7 @@ type suspect struct {
 	beside   []time.Duration // … and of others, how long they had been on their way
 	halvings float64         // of how likely the events before make a limit on all routes
 	cleared  int             // suspects before
-	others   pause           // what refusals of other routes asked for: it holds all
+	others   pause           // what holds all, for the server asked for it beside refusals of the route
 }
 
 const (
@@ -56,7 +56,7 @@ func ways(n, picked int) float64 {
 }
 
 // isFor reports whether pm's request is of the route.
-func (s *suspect) isFor(pm *Permit) bool { return isOf(s.route, pm.method, pm.path) }
+func (s *suspect) isFor(pm *Permit) bool { return s != nil && isOf(s.route, pm.method, pm.path) }
 
 // isOf reports whether a request is of a route.
 func isOf(route, method, path string) bool {
@@ -67,7 +67,7 @@ func isOf(route, method, path string) bool {
 // hearAccepted takes in that pm's request was accepted.
 func (s *suspect) hearAccepted(pm *Permit) {
 	switch {
-	case s.route == "" || pm.start.After(s.heard):
+	case s == nil || pm.start.After(s.heard):
 	case s.isFor(pm):
 		if pm.start.After(s.sent) {
 			s.accepted++
@@ -77,19 +77,20 @@ func (s *suspect) hearAccepted(pm *Permit) {
 	}
 }
 
-// hearRefused takes in that pm's request was refused; fresh: and begins an event. present: what the
-// refusals before asked for. It reports whether the route has shown to have a limit of its own.
-func (s *suspect) hearRefused(now time.Time, pm *Permit, fresh bool, present *pause) bool {
+// suspectRoute takes in that pm's request was refused; fresh: and begins an event. It reports whether the route
+// has shown to have a limit of its own.
+func (p *partition) suspectRoute(now time.Time, pm *Permit, fresh bool) bool {
+	s := p.suspect
 	switch {
 	case !s.isFor(pm):
-		cleared := s.cleared
-		if s.route != "" {
-			cleared++
+		next := &suspect{route: pm.route()}
+		if s != nil {
+			next.cleared = s.cleared + 1
 		}
-		*s = suspect{route: pm.route(), cleared: cleared}
-		if !present.asked.IsZero() {
-			s.others = *present
+		if p.pause.firm(now) {
+			next.others = p.pause
 		}
+		s, p.suspect = next, next
 		fresh = true
 	case fresh:
 		s.halvings += s.inFlight()
@@ -104,12 +105,21 @@ func (s *suspect) hearRefused(now time.Time, pm *Permit, fresh bool, present *pa
 	return s.halvings+s.inFlight() >= unlikely+math.Log2(float64(1+s.cleared))
 }
 
+// holdOthers notes that the server asks for a wait until an instant that holds all.
+func (s *suspect) holdOthers(now, until time.Time) {
+	if s != nil { // else what the partition waits for holds all
+		s.others.obey(now, until)
+	}
+}
+
 // canSplit reports whether a route of the partition may be given one of its own: where only
-// refusals tell of limits, and there is none on all routes that two partitions would have to share.
+// refusals tell of limits, and no credential has one on all routes that two partitions would have to share.
 func (p *partition) canSplit() bool {
 	o := p.origin
 	return p.route == "" && p.shared == nil && o.routes == nil && len(o.own) < mostOwn && len(o.known) == 0 &&
-		!slices.ContainsFunc(p.slots, func(s *slot) bool { return s.source != SourceLearned })
+		!slices.ContainsFunc(o.partitions, func(q *partition) bool {
+			return slices.ContainsFunc(q.slots, func(s *slot) bool { return s.source != SourceLearned })
+		})
 }
 
 // split gives the route under suspicion a partition of its own: the present one, which holds already
@@ -129,7 +139,7 @@ func (p *partition) split(now time.Time) {
 			q = o.newPartition(rest, "", now)
 			q.waitFor(now, &others)
 			p.handOver(now, q, func(method, path string) bool { return !of(method, path) })
-		case q.asks(of):
+		case q.pause.firm(now) || q.asks(of):
 			own := o.newPartition(key, route, now)
 			own.waitFor(now, &q.pause)
 			q.handOver(now, own, of)
@@ -159,6 +169,12 @@ func (o *origin) rejoin(now time.Time, into *partition) {
 			from.handOver(now, to, all)
 			for _, l := range from.lanes {
 				to.lane(now, l.key).waitFor(now, &l.pause)
+			}
+			if from.backoff.began.After(to.backoff.began) {
+				to.backoff = from.backoff
+			}
+			if from.pause.open {
+				from.emit(Event{Kind: EventResumed, Time: now})
 			}
 			to.refusals += from.refusals
 			to.waited += from.waited
@@ -190,7 +206,7 @@ func (p *partition) asks(kind func(method, path string) bool) (any bool) {
 }
 
 // handOver has requests of some kind go on in another partition of the origin, and forgets what
-// was learned from all of them together.
+// was learned from all of them together. Those that this held go one ahead of the others, lest all go at once.
 func (p *partition) handOver(now time.Time, to *partition, kind func(method, path string) bool) {
 	p.forgetLearned()
 	for pm, next := p.inFlight.oldest, (*Permit)(nil); pm != nil; pm = next {
@@ -207,6 +223,11 @@ func (p *partition) handOver(now time.Time, to *partition, kind func(method, pat
 		}
 	})
 	to.slowest, to.lastWell = max(to.slowest, p.slowest), latest(to.lastWell, p.lastWell)
+	if c := &p.cap; c.limit > 0 && (to.cap.limit == 0 || c.limit < to.cap.limit) {
+		to.cap = *c
+	}
+	p.opening.restart(now)
+	to.opening.restart(now)
 	p.news, to.news, p.origin.stirred = true, true, true
 }
 
@@ -230,16 +251,14 @@ func (pm *Permit) goOn(to *partition) {
 
 // waitFor has a partition wait for as long as another one was asked to.
 func (p *partition) waitFor(now time.Time, asked *pause) {
-	if asked.holds(now) && !asked.doubtful {
-		p.pause.join(asked)
-		p.opening.restart(now)
+	if asked.firm(now) && p.pause.join(asked) {
+		p.paused(now, Event{Cause: CausePause, Wait: asked.until.Sub(now), Timed: !asked.asked.IsZero()})
 	}
 }
 
 // waitFor has a lane do so.
 func (l *lane) waitFor(now time.Time, asked *pause) {
-	if l != nil && asked.holds(now) {
-		l.pause.join(asked)
+	if l != nil && asked.firm(now) && l.pause.join(asked) {
 		l.opening.restart(now)
 	}
 }
@@ -247,7 +266,7 @@ func (l *lane) waitFor(now time.Time, asked *pause) {
 // forgetLearned forgets a limit that was learned, and what would have told more of it.
 func (p *partition) forgetLearned() {
 	p.unlearn()
-	p.learner, p.suspect = learner{}, suspect{}
+	p.learner, p.suspect = learner{}, nil
 }
 
 // ownKey is the key of the partition that requests of a route with a limit of its own have, and

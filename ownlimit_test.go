@@ -188,9 +188,8 @@ func TestRouteWithALimitOfItsOwnIsCountedWithTheOthersAgain(t *testing.T) {
 	}
 }
 
-// splitRoute has /limited get a partition of its own: 9 requests of it and 9 of /free go at once, 7 of
-// each are answered, and only those of /limited refused. The others are still in flight.
-func splitRoute(t *testing.T, r *heed.Registry, header ...string) (limited, free []*heed.Permit) {
+// underWay returns requests of /limited and of /free that are in flight, 9 of each.
+func underWay(t *testing.T, r *heed.Registry) (limited, free []*heed.Permit) {
 	t.Helper()
 	meet(t, r, example+"/free")
 	meet(t, r, example+"/limited")
@@ -200,18 +199,30 @@ func splitRoute(t *testing.T, r *heed.Registry, header ...string) (limited, free
 		time.Sleep(time.Microsecond)
 	}
 	time.Sleep(10 * time.Millisecond)
-	over := func(pm *heed.Permit, resp *http.Response) {
-		pm.Observe(resp)
-		pm.Release()
-	}
+	return limited, free
+}
+
+// tellApart has /limited get a partition of its own: 7 requests of each route are answered, and only
+// those of /limited refused. It returns those that are still in flight.
+func tellApart(t *testing.T, r *heed.Registry, limited, free []*heed.Permit) ([]*heed.Permit, []*heed.Permit) {
+	t.Helper()
 	for i := range 7 {
-		over(limited[i], answer(http.StatusTooManyRequests, header...))
-		over(free[i], answer(http.StatusOK))
+		limited[i].Observe(answer(http.StatusTooManyRequests))
+		free[i].Observe(answer(http.StatusOK))
+		limited[i].Release()
+		free[i].Release()
 	}
 	if got := routes(r); !slices.Contains(got, "GET /limited") {
 		t.Fatalf("partitions for %q", got)
 	}
 	return limited[7:], free[7:]
+}
+
+// splitRoute is both.
+func splitRoute(t *testing.T, r *heed.Registry) (limited, free []*heed.Permit) {
+	t.Helper()
+	limited, free = underWay(t, r)
+	return tellApart(t, r, limited, free)
 }
 
 // held reports that a request may not go before the time that its origin asked for, which is now and d.
@@ -246,20 +257,12 @@ func TestRequestsGoOnWithTheirLikeWhereARouteGetsALimitOfItsOwn(t *testing.T) {
 		}
 	})
 	forEach("another route had been refused before", func(t *testing.T, r *heed.Registry) {
-		meet(t, r, example+"/free")
-		meet(t, r, example+"/limited")
-		pm := acquire(t, r, request(example+"/free"))
-		var limited, free []*heed.Permit
-		for range 9 {
-			limited = append(limited, acquire(t, r, request(example+"/limited")))
-			free = append(free, acquire(t, r, request(example+"/free")))
-			time.Sleep(time.Microsecond)
-		}
-		time.Sleep(10 * time.Millisecond)
+		limited, free := underWay(t, r)
+		pm := free[8]
 		pm.Observe(refused())
 		for i := range limited {
 			limited[i].Observe(answer(http.StatusTooManyRequests, "Retry-After", "2"))
-			free[i].Observe(answer(http.StatusOK))
+			free[i].Observe(answer(http.StatusOK)) // of which the last teaches nothing
 		}
 		if got := routes(r); !slices.Equal(got, []string{"", "GET /limited"}) {
 			t.Errorf("partitions for %q", got)
@@ -284,6 +287,34 @@ func TestRequestsGoOnWithTheirLikeWhereARouteGetsALimitOfItsOwn(t *testing.T) {
 		if got, want := routes(r), []string{"", "", "GET /limited", "GET /limited"}; !slices.Equal(got, want) {
 			t.Errorf("partitions for %q, want %q", got, want)
 		}
+	})
+	forEach("all were asked to wait before", func(t *testing.T, r *heed.Registry) {
+		limited, free := underWay(t, r)
+		limited[8].Observe(answer(http.StatusTooManyRequests))
+		limited[8].Learn(heed.Announcement{RetryAfter: wait, Global: true})
+		tellApart(t, r, limited, free)
+		held(t, r, request(example+"/free"), wait)
+		held(t, r, request(example+"/limited"), wait)
+	})
+	forEach("another credential had been refused before", func(t *testing.T, r *heed.Registry) {
+		limited := request(example+"/limited", "X-Api-Key", "b")
+		pm := acquire(t, r, limited)
+		pm.Observe(refused())
+		pm.Release()
+		splitRoute(t, r)
+		held(t, r, limited, wait-time.Second)
+	})
+	forEach("a refusal holds for all", func(t *testing.T, r *heed.Registry) {
+		limited, _ := splitRoute(t, r)
+		limited[0].Learn(heed.Announcement{Refused: true, RetryAfter: wait, Global: true})
+		held(t, r, request(example+"/free"), wait)
+		held(t, r, request(example+"/limited"), wait)
+	})
+	forEach("all are asked to wait", func(t *testing.T, r *heed.Registry) {
+		limited, _ := splitRoute(t, r)
+		limited[0].Learn(heed.Announcement{RetryAfter: wait, Global: true})
+		held(t, r, request(example+"/free"), wait)
+		held(t, r, request(example+"/limited"), wait)
 	})
 	forEach("it is paused when all are limited", func(t *testing.T, r *heed.Registry) {
 		limited, _ := splitRoute(t, r)
@@ -338,5 +369,45 @@ func TestRequestsGoOnWithTheirLikeWhereARouteGetsALimitOfItsOwn(t *testing.T) {
 		if admitted != 6 {
 			t.Errorf("%d go in an hour in which 4 of 10 had gone already, want 6", admitted)
 		}
+	})
+}
+
+// A limit learned from all routes is forgotten where they are told apart. All that it held must not
+// go at once.
+func TestThoseHeldByALimitThatIsForgottenDoNotGoAllAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := window{quota: 50, length: 5 * time.Second}
+		l := &limiter{way: 25 * time.Millisecond, accepts: func(_ *http.Request, now time.Time, _ http.Header) bool { return w.take(now) }}
+		tr := quiet(t, l, heed.Limits{})
+		defer tr.Registry.Close()
+		refused := func() int {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return l.refused
+		}
+		end := time.Now().Add(50 * time.Second)
+		var busy sync.WaitGroup
+		for range 200 {
+			busy.Go(func() {
+				for time.Now().Before(end) {
+					resp, err := tr.Client().Do(request(example+"/limited", "X-Api-Key", "b"))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					resp.Body.Close()
+				}
+			})
+		}
+		time.Sleep(40 * time.Second)
+		before := refused()
+		splitRoute(t, tr.Registry) // of another credential
+		time.Sleep(4 * time.Second)
+		after := refused() - before
+		t.Logf("%d refused until then, %d after", before, after)
+		if after > 80 {
+			t.Errorf("%d refused after another credential's routes were told apart, %d before", after, before)
+		}
+		busy.Wait()
 	})
 }

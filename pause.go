@@ -25,6 +25,9 @@ type pause struct {
 // holds reports whether the pause still holds at now.
 func (p *pause) holds(now time.Time) bool { return now.Before(p.until) }
 
+// firm reports whether it holds at now whatever else succeeds.
+func (p *pause) firm(now time.Time) bool { return p.holds(now) && !p.doubtful }
+
 // extend lengthens the pause to until, never shortening it; it reports
 // whether it did.
 func (p *pause) extend(until time.Time) bool {
@@ -50,11 +53,10 @@ func (p *pause) hand(until time.Time) bool {
 	return p.extend(until)
 }
 
-// join has p hold for as long as the server had another pause hold.
-func (p *pause) join(other *pause) {
-	if p.obey(other.asked, other.until) {
-		p.doubtful = false
-	}
+// join has p hold for as long as another pause does, which is firm; it reports whether that is longer.
+func (p *pause) join(other *pause) bool {
+	p.doubtful = false // it would end too soon
+	return p.obey(other.asked, other.until)
 }
 
 // manual reports whether it is the user who asked for as long as that.

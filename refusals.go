@@ -34,7 +34,7 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 	case p.learner.late(pm):
 		fresh = false
 	default:
-		if !a.Global && p.suspect.hearRefused(now, pm, fresh, &p.pause) && p.canSplit() {
+		if !a.Global && p.suspectRoute(now, pm, fresh) && p.canSplit() {
 			p.split(now)
 			limit = false
 			break
@@ -90,6 +90,8 @@ func (p *partition) asked(now time.Time, pm *Permit, a *Announcement, l *lane) {
 	held := &p.pause
 	if l != nil {
 		held, e.Bucket = &l.pause, l.shown()
+	} else {
+		p.suspect.holdOthers(now, now.Add(e.Wait))
 	}
 	longer := held.holds(now)
 	if !held.obey(now, now.Add(e.Wait)) {
@@ -202,7 +204,7 @@ func (p *partition) refusedUntil(now time.Time, pm *Permit, asked, hint time.Dur
 	}
 	longer := held.holds(now)
 	if held == &p.pause && (a.Global || !p.suspect.isFor(pm)) {
-		p.suspect.others.obey(now, until)
+		p.suspect.holdOthers(now, until)
 	}
 	if !held.obey(now, until) {
 		return

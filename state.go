@@ -74,7 +74,7 @@ type partition struct {
 	backoff  backoff
 	cap      concurrency
 	learner  learner
-	suspect  suspect
+	suspect  *suspect // nil: no refusal told of a limit
 	shared   *sharing // nil: this process alone
 	teller   teller
 	watched  []watched // routes that may have limits of their own
@@ -311,7 +311,7 @@ func (o *origin) reset(now time.Time) {
 	for _, p := range o.partitions {
 		p.backoff, p.cap, p.smoother, p.learner = backoff{}, concurrency{}, smoother{}, learner{}
 		p.opening = opening{serial: p.opening.serial + 1}
-		p.lanes, p.watched, p.suspect = nil, nil, suspect{}
+		p.lanes, p.watched, p.suspect = nil, nil, nil
 		p.lastWell, p.waited = time.Time{}, 0
 		for pm := p.inFlight.oldest; pm != nil; pm = pm.younger {
 			pm.charges = nil
@@ -336,7 +336,9 @@ func (o *origin) resume(now time.Time) {
 			p.emit(Event{Kind: EventResumed, Time: now})
 		}
 		p.pause.end()
-		p.suspect.others.end()
+		if p.suspect != nil {
+			p.suspect.others.end()
+		}
 		for _, l := range p.lanes {
 			if l.pause.holds(now) {
 				p.emit(Event{Kind: EventResumed, Time: now, Bucket: l.shown()})
