@@ -411,3 +411,39 @@ func TestThoseHeldByALimitThatIsForgottenDoNotGoAllAtOnce(t *testing.T) {
 		busy.Wait()
 	})
 }
+
+// What is told of pauses fits what Snapshot shows, and a cap on requests in flight goes on to hold.
+func TestWhatHoldsARouteHoldsAllOnceTheyAreCountedTogetherAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		paused := map[int]int{}
+		inARow := 0
+		r := newRegistry(t, heed.Config{OnEvent: func(e heed.Event) {
+			switch e.Kind {
+			case heed.EventPaused:
+				paused[e.Partition]++
+				inARow = e.InARow
+			case heed.EventResumed:
+				delete(paused, e.Partition)
+			}
+		}})
+		defer r.Close()
+		limited, _ := splitRoute(t, r)
+		limited[0].Learn(heed.Announcement{Refused: true, Reduced: true, RetryAfter: time.Minute})
+		if err := r.SetLimits(example, heed.Limits{Policies: []heed.Policy{{Quota: 100, Window: time.Minute}}}); err != nil {
+			t.Fatal(err)
+		}
+		all := r.Snapshot()[0].Partitions
+		if len(all) != 1 || all[0].Cap == 0 || all[0].Paused == 0 || len(paused) != 1 || paused[all[0].Partition] == 0 {
+			t.Errorf("%+v; told of pauses of %v", all, paused)
+		}
+		time.Sleep(2 * time.Minute)
+		pm := acquire(t, r, request(example+"/limited"))
+		if len(paused) != 0 {
+			t.Errorf("told of pauses of %v that are over", paused)
+		}
+		pm.Observe(answer(http.StatusTooManyRequests, "Retry-After", "60"))
+		if inARow != 2 {
+			t.Errorf("told of %d refusals in a row, want 2", inARow)
+		}
+	})
+}
