@@ -28,7 +28,7 @@ import "time"
 type chance struct {
 	share  float64 // of requests refused of late; 0: none is known to be refused by chance
 	excess float64 // refusals beyond what that explains
-	quiet  float64 // so many would have been refused of those accepted since the last one was
+	quiet  float64 // so many more would have been refused of those accepted of late than twice those that were
 
 	odds   int     // refusals at a pace that is well below …
 	proven float64 // … what was let through before, between two refusals of late
@@ -62,7 +62,7 @@ func (p *partition) byChance(now time.Time, pm *Permit, fresh bool, hint time.Du
 	switch {
 	case l.blocked, hint > 0 && (l.short.times > 0 || hint != l.hint):
 	case c.share > 0:
-		c.quiet = 0
+		c.quiet = max(c.quiet-2, 0) // one by one, what chance accepts between two refusals does not add up, but far more does
 		c.share += (1 - c.share) / lately
 		if c.excess++; c.excess < tooMany {
 			return true, false
