@@ -364,6 +364,34 @@ func TestSmallCountersOfTwoWindowsAreUsedUp(t *testing.T) {
 	}
 }
 
+// Who has used up a whole quota in one window meets its end: that shows nothing of how two counts let units come back,
+// though some of the answers are still on their way. To keep one unit more from then on would have fewer come back for good.
+func TestSmallCountersOfTwoWindowsAreUsedUpThoughAWindowWasAllTaken(t *testing.T) {
+	const windows = 16
+	policy, cut := heedtest.Policy{Quota: 50, Window: 5 * time.Second}, heedtest.Policy{Quota: 10, Window: 5 * time.Second}
+	var accepted, runs int64
+	for _, seed := range []uint64{13, 184} { // in which one was
+		var before, after int64
+		load{heedtest.Config{
+			Algorithm: heedtest.SlidingCounter, Phase: time.Duration(seed*310%5000) * time.Millisecond, Policies: []heedtest.Policy{policy},
+			Latency: heedtest.HeavyTail(30*time.Millisecond, 1.7, 5*time.Second, seed),
+		}, 16, windows + 14, func(o *heedtest.Origin, _ *heed.Registry) {
+			time.Sleep(8*policy.Window + time.Duration(seed*1370%5000)*time.Millisecond)
+			o.SetPolicies(cut)
+			time.Sleep(4 * policy.Window)
+			before = o.Tally().Accepted
+			time.Sleep(windows * policy.Window)
+			after = o.Tally().Accepted
+		}}.play(t)
+		accepted, runs = accepted+after-before, runs+1
+	}
+	mean := float64(accepted) / float64(runs*windows)
+	t.Logf("%.2f of %d accepted in a window", mean, cut.Quota)
+	if mean < 7.5 { // 6.7 where one unit more is kept
+		t.Errorf("%.2f of %d accepted in a window", mean, cut.Quota)
+	}
+}
+
 // Where the end of a window is named as an instant, a far origin's clock is known no better than to a
 // round trip, and whether its windows slide not by how long they are. But that very instant is named
 // all the time that units come back, and the next one is a window later.

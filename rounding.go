@@ -58,8 +58,12 @@ func (l *ledger) learnRounding(now, start time.Time, c *charge, p *Policy, s *st
 }
 
 // turnedTooSoon reports whether an answer shows that the epoch was begun
-// before the origin's window had turned: it still names the old reset.
+// before the origin's window had turned: it still names the old reset. Where something was accepted
+// since, though nothing had been left, the window had turned.
 func (l *ledger) turnedTooSoon(now time.Time, c *charge, p *Policy, s *statement) bool {
+	if l.fresh && !l.kept && !l.opened.IsZero() {
+		return false
+	}
 	return s.resolution > 0 && s.reset >= 0 && c.epoch == l.epoch && !l.last.IsZero() &&
 		now.Sub(l.last) < 2*s.resolution+p.Window/10 && now.Add(s.reset).Sub(l.last) < max(2*s.resolution, p.Window/2)
 }

@@ -94,3 +94,17 @@ func TestWindowsWhoseAnswersComeLateAreUsedUp(t *testing.T) {
 		}
 	}
 }
+
+// What was accepted after a stop shows that the reset was not named too soon: who is refused again soon after had
+// used up what had come back, and to wait longer each time for a window that turns late would have that go on.
+func TestRefusalAfterSomeWereAcceptedIsNoResetRoundedDown(t *testing.T) {
+	const windows, quota = 80, 50
+	tally, _ := load{heedtest.Config{
+		Algorithm: heedtest.TokenBucket, Policies: []heedtest.Policy{{Quota: quota, Window: 5 * time.Second}}, OnRefusalsOnly: true,
+		Latency: heedtest.RoundTrip(5 * time.Millisecond),
+	}, 16, windows, nil}.play(t)
+	t.Logf("%d accepted, %d refused", tally.Accepted, tally.Refused)
+	if tally.Refused > 50 || tally.Accepted < windows*quota*95/100 { // 14 to 16 were, most of them at first, and 97 where each waits longer
+		t.Errorf("%d accepted of %d, %d refused", tally.Accepted, windows*quota, tally.Refused)
+	}
+}
