@@ -25,22 +25,14 @@ import "time"
 // pace any more, unless there are too many of them. A learned rate is not given up at once, for that
 // would let all go that wait: the pace rises from several times that rate on, until it is plain that
 // there is none.
-//
-// Where others share a limit, what they take makes it refuse well below what it let through before,
-// and whoever takes that for chance takes what they have, and is refused all the more. So nothing is
-// taken for chance any more where a limit has shown itself: by refusing several in a row and
-// accepting fewer meanwhile, or by asking to wait for as long as is left, which differs. And no more
-// is explained than was refused when it was taken for chance: what grows with the pace is a limit's.
 type chance struct {
 	share  float64 // of requests refused of late; 0: none is known to be refused by chance
-	most   float64 // it was so much when it was found, and is no more at a higher pace
 	excess float64 // refusals beyond what that explains
 	quiet  float64 // so many more would have been refused of those accepted of late than twice those that were
 
 	odds   int     // refusals at a pace that is well below …
 	proven float64 // … what was let through before, between two refusals of late
 	failed int     // times that it was a limit
-	shown  bool    // it has shown itself that there is one
 
 	blocks  int     // in close succession …
 	refused int64   // … requests refused in them …
@@ -54,7 +46,6 @@ const (
 	lately       = 256     // requests
 	tooMany      = 6       // refusals in excess
 	timeAndAgain = 3       // refusals that tell of chance, at first
-	inARow       = 4       // refused, and fewer accepted meanwhile: chance hardly does that
 	farBelow     = 0.9     // of what is let through: a limit that holds still refuses nothing there
 	severalTimes = 4       // the rate that a limit was taken to have
 	steeply      = 2       // doublings of the pace in a cycle, where there may be no limit at all
@@ -95,8 +86,7 @@ func (p *partition) byChance(now time.Time, pm *Permit, fresh bool, hint time.Du
 // take takes refusals from now on to come by chance, as long as no more are refused than such a
 // share explains, or a few in a hundred.
 func (c *chance) take(share float64) {
-	share = max(share, 2*usually)
-	*c = chance{share: share, most: share, failed: c.failed}
+	*c = chance{share: max(share, 2*usually), failed: c.failed}
 }
 
 // inFlight takes in that of what was in flight at the first refusal, and had been sent after that
@@ -115,7 +105,7 @@ func (c *chance) inFlight(refused, accepted int64) bool {
 // its way meanwhile.
 func (c *chance) shows(r *throughput, start time.Time, probes int, alone bool) bool {
 	n := r.total - r.zeros[0].n
-	if c.fell(r, n, probes) && !c.shown {
+	if c.fell(r, n, probes) {
 		c.take(float64(c.refused) / float64(c.refused+r.total-c.since))
 		return true
 	}
@@ -133,11 +123,10 @@ func (c *chance) shows(r *throughput, start time.Time, probes int, alone bool) b
 		through := r.total - max(r.zeros[0].n, r.opened.n)
 		c.proven = max(c.proven, rateOf(through, start.Sub(r.zeros[0].at)))
 	}
-	if c.shown || c.odds < 2*timeAndAgain<<min(2*c.failed, few) {
+	if c.odds < 2*timeAndAgain<<min(2*c.failed, few) {
 		return false
 	}
-	refused, first := len(r.zeros), r.zeros[len(r.zeros)-1]
-	c.take(float64(refused) / float64(int64(refused)+r.total-first.n))
+	c.take(0)
 	return true
 }
 
@@ -163,7 +152,7 @@ func (c *chance) rested() { c.proven, c.blocks = 0, 0 }
 // well takes in that a request was accepted. Where a part of the origin was out of order it is well again
 // after far more in a row than it would have let through.
 func (c *chance) well() {
-	c.excess = max(c.excess-byFar*max(min(c.share, c.most), usually), 0)
+	c.excess = max(c.excess-byFar*max(c.share, usually), 0)
 	if c.share == 0 {
 		return
 	}

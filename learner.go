@@ -268,7 +268,6 @@ func (l *learner) asOften(underWay int64) bool {
 func (l *learner) hinted(at time.Time, hint time.Duration) {
 	open := at.Sub(l.since)
 	if l.hint > 0 && hint > 0 {
-		l.chance.shown = l.chance.shown || hint != l.hint
 		l.shrinks = hint < l.hint && open > l.open || hint > l.hint && open < l.open
 	}
 	l.hint, l.open = hint, open
@@ -297,9 +296,6 @@ func (p *partition) learnReopened(now, start time.Time) {
 		return
 	}
 	l.blocks++
-	if 1+l.also+int64(l.probes) >= inARow && l.meanwhile <= l.also {
-		l.chance.shown = true
-	}
 	l.learnShort(start)
 	sent := start
 	shut := l.refused // the last that is known of the block
@@ -397,7 +393,6 @@ func (p *partition) unlearn() {
 	l.rate, l.crowd, l.blocked, l.blocks, l.since = throughput{}, crowd{}, false, 0, time.Time{}
 	l.hint, l.open, l.shrinks, l.short = 0, 0, false, tooShort{}
 	l.chance.rested()
-	l.chance.shown = false
 }
 
 // pauseFor is how long to wait after a refusal at a learned rate: until the
