@@ -1,0 +1,163 @@
+package heed
+
+import (
+	"slices"
+	"time"
+)
+
+// canSplit reports whether a route of the partition may be given one of its own: where only
+// refusals tell of limits, and no credential has one on all routes that two partitions would have to share.
+func (p *partition) canSplit() bool {
+	o := p.origin
+	return p.route == "" && p.shared == nil && o.routes == nil && len(o.own) < mostOwn && len(o.known) == 0 &&
+		!slices.ContainsFunc(o.partitions, func(q *partition) bool {
+			return slices.ContainsFunc(q.slots, func(s *slot) bool { return s.source != SourceLearned })
+		})
+}
+
+// split gives the route under suspicion a partition of its own: the present one, which holds already
+// what its limit is to hold. All others go on in a new one, which keeps to what refusals of them asked
+// for. So it is for every credential; what holds another one holds both of its partitions.
+// What was learned from all routes together is true of none.
+func (p *partition) split(now time.Time) {
+	o, route, others := p.origin, p.suspect.route, p.suspect.others
+	o.own = append(o.own, route)
+	of := func(method, path string) bool { return isOf(route, method, path) }
+	for _, q := range slices.Clone(o.partitions) {
+		switch key := o.reg.ownKey(q.key, []byte(route)); {
+		case q.route != "":
+		case q == p:
+			rest := p.key
+			o.rename(p, key, route)
+			q = o.newPartition(rest, "", now)
+			q.waitFor(now, &others)
+			p.handOver(now, q, func(method, path string) bool { return !of(method, path) })
+		case q.pause.firm(now) || q.asks(of):
+			own := o.newPartition(key, route, now)
+			own.waitFor(now, &q.pause)
+			q.handOver(now, own, of)
+		}
+	}
+}
+
+// rejoin has all routes counted together again, each credential's in one partition: in that one,
+// where it is one of them.
+func (o *origin) rejoin(now time.Time, into *partition) {
+	if len(o.own) == 0 {
+		return
+	}
+	o.own = nil
+	all := func(string, string) bool { return true }
+	for _, p := range slices.Clone(o.partitions) {
+		if p.route == "" {
+			continue
+		}
+		key := o.reg.ownKey(p.key, []byte(p.route)) // again, which undoes it
+		from, to := p, o.partition(key)
+		if to == nil || p == into {
+			from, to = to, p
+		}
+		if from != nil {
+			to.waitFor(now, &from.pause)
+			from.handOver(now, to, all)
+			for _, l := range from.lanes {
+				to.lane(now, l.key).waitFor(now, &l.pause)
+			}
+			if from.backoff.began.After(to.backoff.began) {
+				to.backoff = from.backoff
+			}
+			if from.pause.open {
+				from.emit(Event{Kind: EventResumed, Time: now})
+			}
+			to.refusals += from.refusals
+			to.waited += from.waited
+			o.remove(from)
+		}
+		if to == p {
+			p.forgetLearned()
+			o.rename(p, key, "")
+		}
+	}
+}
+
+// rename gives a partition another key, and the only route it is for.
+func (o *origin) rename(p *partition, key partitionKey, route string) {
+	if o.byKey != nil {
+		delete(o.byKey, p.key)
+		o.byKey[key] = p
+	}
+	p.key, p.route = key, route
+}
+
+// asks reports whether requests of some kind are waiting or in flight.
+func (p *partition) asks(kind func(method, path string) bool) (any bool) {
+	for pm := p.inFlight.oldest; pm != nil && !any; pm = pm.younger {
+		any = kind(pm.method, pm.path)
+	}
+	p.waiters(func(w *waiter) { any = any || kind(w.method(), w.path) })
+	return any
+}
+
+// handOver has requests of some kind go on in another partition of the origin, and forgets what
+// was learned from all of them together. Those that this held go one ahead of the others, lest all go at once.
+func (p *partition) handOver(now time.Time, to *partition, kind func(method, path string) bool) {
+	p.forgetLearned()
+	for pm, next := p.inFlight.oldest, (*Permit)(nil); pm != nil; pm = next {
+		next = pm.younger
+		if kind(pm.method, pm.path) {
+			pm.goOn(to)
+		}
+	}
+	p.waiters(func(w *waiter) {
+		if kind(w.method(), w.path) {
+			p.leave(w)
+			w.home, w.lane = to, to.laneOf(now, &w.ask)
+			to.join(now, w)
+		}
+	})
+	to.slowest, to.lastWell = max(to.slowest, p.slowest), latest(to.lastWell, p.lastWell)
+	if c := &p.cap; c.limit > 0 && (to.cap.limit == 0 || c.limit < to.cap.limit) {
+		to.cap = *c
+	}
+	p.opening.restart(now)
+	to.opening.restart(now)
+	p.news, to.news, p.origin.stirred = true, true, true
+}
+
+// goOn moves a request in flight to another partition, whose opening it proves nothing for.
+func (pm *Permit) goOn(to *partition) {
+	from := pm.p
+	from.inFlight.remove(pm)
+	if !pm.answered {
+		pm.gone()
+		from.unanswered--
+		to.unanswered++
+	}
+	if pm.listening == &from.listening {
+		from.listening--
+		to.listening++
+		pm.listening = &to.listening
+	}
+	pm.p, pm.serial, pm.lane = to, to.opening.serial-1, nil
+	to.inFlight.add(pm)
+}
+
+// waitFor has a partition wait for as long as another one was asked to.
+func (p *partition) waitFor(now time.Time, asked *pause) {
+	if asked.firm(now) && p.pause.join(asked) {
+		p.paused(now, Event{Cause: CausePause, Wait: asked.until.Sub(now), Timed: !asked.asked.IsZero()})
+	}
+}
+
+// waitFor has a lane do so.
+func (l *lane) waitFor(now time.Time, asked *pause) {
+	if l != nil && asked.firm(now) && l.pause.join(asked) {
+		l.opening.restart(now)
+	}
+}
+
+// forgetLearned forgets a limit that was learned, and what would have told more of it.
+func (p *partition) forgetLearned() {
+	p.unlearn()
+	p.learner, p.suspect = learner{}, nil
+}
