@@ -341,54 +341,49 @@ func TestCountersOfWhichNoneTellsAWholeWindowAreNotOverrun(t *testing.T) {
 // moments holds nothing that could go before its end. Nor does a quota that was cut show that they run empty.
 func TestSmallCountersOfTwoWindowsAreUsedUp(t *testing.T) {
 	const windows = 12
-	policy, cut := heedtest.Policy{Quota: 50, Window: 5 * time.Second}, heedtest.Policy{Quota: 10, Window: 5 * time.Second}
 	var accepted, runs int64
-	for phase := 103 * time.Millisecond; phase < policy.Window; phase += time.Second {
-		var before, after int64
-		load{heedtest.Config{
-			Algorithm: heedtest.SlidingCounter, Phase: phase, Policies: []heedtest.Policy{policy}, Latency: heedtest.RoundTrip(500 * time.Millisecond),
-		}, 16, windows + 7, func(o *heedtest.Origin, _ *heed.Registry) {
-			time.Sleep(4*policy.Window + 300*time.Millisecond)
-			o.SetPolicies(cut)
-			time.Sleep(2 * policy.Window)
-			before = o.Tally().Accepted
-			time.Sleep(windows * policy.Window)
-			after = o.Tally().Accepted
-		}}.play(t)
-		accepted, runs = accepted+after-before, runs+1
+	for phase := 103 * time.Millisecond; phase < 5*time.Second; phase += time.Second {
+		accepted, runs = accepted+cutToTen(t, phase, heedtest.RoundTrip(500*time.Millisecond), 20300*time.Millisecond, 2, windows), runs+1
 	}
 	mean := float64(accepted) / float64(runs*windows)
-	t.Logf("%.2f of %d accepted in a window", mean, cut.Quota)
+	t.Logf("%.2f of 10 accepted in a window", mean)
 	if mean < 8.2 {
-		t.Errorf("%.2f of %d accepted in a window", mean, cut.Quota)
+		t.Errorf("%.2f of 10 accepted in a window", mean)
 	}
+}
+
+// cutToTen plays a sliding counter of 50 per 5 s that is cut to 10 at an instant, and returns how many it accepts in so many
+// windows that begin some windows later.
+func cutToTen(t *testing.T, phase time.Duration, latency heedtest.Latency, at time.Duration, later, windows int) int64 {
+	policy := heedtest.Policy{Quota: 50, Window: 5 * time.Second}
+	var before, after int64
+	load{heedtest.Config{
+		Algorithm: heedtest.SlidingCounter, Phase: phase, Policies: []heedtest.Policy{policy}, Latency: latency,
+	}, 16, int(at/policy.Window) + 1 + later + windows, func(o *heedtest.Origin, _ *heed.Registry) {
+		time.Sleep(at)
+		o.SetPolicies(heedtest.Policy{Quota: 10, Window: policy.Window})
+		time.Sleep(time.Duration(later) * policy.Window)
+		before = o.Tally().Accepted
+		time.Sleep(time.Duration(windows) * policy.Window)
+		after = o.Tally().Accepted
+	}}.play(t)
+	return after - before
 }
 
 // Who has used up a whole quota in one window meets its end: that shows nothing of how two counts let units come back,
 // though some of the answers are still on their way. To keep one unit more from then on would have fewer come back for good.
 func TestSmallCountersOfTwoWindowsAreUsedUpThoughAWindowWasAllTaken(t *testing.T) {
 	const windows = 16
-	policy, cut := heedtest.Policy{Quota: 50, Window: 5 * time.Second}, heedtest.Policy{Quota: 10, Window: 5 * time.Second}
 	var accepted, runs int64
 	for _, seed := range []uint64{13, 184} { // in which one was
-		var before, after int64
-		load{heedtest.Config{
-			Algorithm: heedtest.SlidingCounter, Phase: time.Duration(seed*310%5000) * time.Millisecond, Policies: []heedtest.Policy{policy},
-			Latency: heedtest.HeavyTail(30*time.Millisecond, 1.7, 5*time.Second, seed),
-		}, 16, windows + 14, func(o *heedtest.Origin, _ *heed.Registry) {
-			time.Sleep(8*policy.Window + time.Duration(seed*1370%5000)*time.Millisecond)
-			o.SetPolicies(cut)
-			time.Sleep(4 * policy.Window)
-			before = o.Tally().Accepted
-			time.Sleep(windows * policy.Window)
-			after = o.Tally().Accepted
-		}}.play(t)
-		accepted, runs = accepted+after-before, runs+1
+		phase, at := time.Duration(seed*310%5000)*time.Millisecond, 40*time.Second+time.Duration(seed*1370%5000)*time.Millisecond
+		latency := heedtest.HeavyTail(30*time.Millisecond, 1.7, 5*time.Second, seed)
+		accepted, runs = accepted+cutToTen(t, phase, latency, at, 4, windows), runs+1
 	}
 	mean := float64(accepted) / float64(runs*windows)
-	t.Logf("%.2f of %d accepted in a window", mean, cut.Quota)
+	t.Logf("%.2f of 10 accepted in a window", mean)
 	if mean < 7.5 { // 6.7 where one unit more is kept
-		t.Errorf("%.2f of %d accepted in a window", mean, cut.Quota)
+		t.Errorf("%.2f of 10 accepted in a window", mean)
 	}
 }
 

@@ -92,39 +92,40 @@ func (c *twoCounts) take(now time.Time) bool {
 // Such a counter lets through again only when a unit of the window before has left it, a little after
 // a round time is over.
 func TestHiddenCounterIsAskedAgainWhenAUnitHasLeftIt(t *testing.T) {
-	const runs, length, quota = 10, time.Minute, 10
-	var accepted, denied int
-	for range runs {
-		synctest.Test(t, func(t *testing.T) {
-			c := &twoCounts{quota: quota, window: time.Second}
-			l := &limiter{way: 400 * time.Microsecond, accepts: func(_ *http.Request, now time.Time, _ http.Header) bool { return c.take(now) }}
-			l.ask(t, length, example)
-			accepted, denied = accepted+l.accepted, denied+l.refused
-		})
-	}
-	t.Logf("%d accepted, %d refused", accepted, denied)
-	if all := runs * int(length/time.Second) * quota; accepted < all*4/10 {
-		t.Errorf("%d accepted of %d, %d refused", accepted, all, denied)
+	accepted, refused, all := playHidden(t, 10, 400*time.Microsecond, func(quota float64) interface{ take(time.Time) bool } {
+		return &twoCounts{quota: quota, window: time.Second}
+	})
+	if accepted < all*4/10 {
+		t.Errorf("%d accepted of %d, %d refused", accepted, all, refused)
 	}
 }
 
 // That the answer came after a round time was over says nothing of whether the request did: it is asked again a
 // round trip after that time, not after the next one, which is five times as long, and then seems to be the window.
 func TestHiddenWindowIsOverByWhenARequestWentNotByItsAnswer(t *testing.T) {
-	const runs, length, quota = 4, time.Minute, 10
-	var accepted, denied int
+	accepted, refused, all := playHidden(t, 4, 26*time.Millisecond, func(quota float64) interface{ take(time.Time) bool } {
+		return &window{quota: int(quota), length: time.Second}
+	})
+	if accepted < all*8/10 {
+		t.Errorf("%d accepted of %d, %d refused", accepted, all, refused)
+	}
+}
+
+// playHidden returns how many requests a limit that nobody announces accepts and refuses in a minute, over some
+// runs, and how many of 10 a second there can be.
+func playHidden(t *testing.T, runs int, way time.Duration, limit func(quota float64) interface{ take(time.Time) bool }) (accepted, refused, all int) {
+	const length, quota = time.Minute, 10
 	for range runs {
 		synctest.Test(t, func(t *testing.T) {
-			w := &window{quota: quota, length: time.Second}
-			l := &limiter{way: 26 * time.Millisecond, accepts: func(_ *http.Request, now time.Time, _ http.Header) bool { return w.take(now) }}
+			c := limit(quota)
+			l := &limiter{way: way, accepts: func(_ *http.Request, now time.Time, _ http.Header) bool { return c.take(now) }}
 			l.ask(t, length, example)
-			accepted, denied = accepted+l.accepted, denied+l.refused
+			accepted, refused = accepted+l.accepted, refused+l.refused
 		})
 	}
-	t.Logf("%d accepted, %d refused", accepted, denied)
-	if all := runs * int(length/time.Second) * quota; accepted < all*8/10 {
-		t.Errorf("%d accepted of %d, %d refused", accepted, all, denied)
-	}
+	all = runs * int(length/time.Second) * quota
+	t.Logf("%d accepted of %d, %d refused", accepted, all, refused)
+	return accepted, refused, all
 }
 
 // Two windows by the clock that meet look like a bucket that is slowly refilled: that is tried before
