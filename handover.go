@@ -144,14 +144,14 @@ func (pm *Permit) goOn(to *partition) {
 
 // waitFor has a partition wait for as long as another one was asked to.
 func (p *partition) waitFor(now time.Time, asked *pause) {
-	if asked.firm(now) && p.pause.join(asked) {
+	if p.pause.join(now, asked) {
 		p.paused(now, Event{Cause: CausePause, Wait: asked.until.Sub(now), Timed: !asked.asked.IsZero()})
 	}
 }
 
 // waitFor has a lane do so.
 func (l *lane) waitFor(now time.Time, asked *pause) {
-	if l != nil && asked.firm(now) && l.pause.join(asked) {
+	if l != nil && l.pause.join(now, asked) {
 		l.opening.restart(now)
 	}
 }

@@ -53,8 +53,11 @@ func (p *pause) hand(until time.Time) bool {
 	return p.extend(until)
 }
 
-// join has p hold for as long as another pause does, which is firm; it reports whether that is longer.
-func (p *pause) join(other *pause) bool {
+// join has p hold for as long as another pause does, where that is firm; it reports whether that is longer.
+func (p *pause) join(now time.Time, other *pause) bool {
+	if !other.firm(now) {
+		return false
+	}
 	p.doubtful = false // it would end too soon
 	return p.obey(other.asked, other.until)
 }
