@@ -119,18 +119,51 @@ func TestWaitForABareCountIsFoundWithFewRefusals(t *testing.T) {
 }
 
 // A Retry-After beside the word that nothing is left is when there is more, on an
-// answer that is accepted, too.
+// answer that is accepted, too, whatever reset is named (draft-11, section 7).
 func TestRetryAfterOnAnAcceptedAnswerWithNothingLeftIsKeptTo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRegistry(t, heed.Config{})
-		defer r.Close()
-		pm := acquire(t, r, request(example))
-		pm.Observe(answer(200, "X-RateLimit-Limit", "3", "X-RateLimit-Remaining", "0", "Retry-After", "7"))
-		pm.Release()
-		if wait := r.Check(request(example)).Wait; wait != 7*time.Second {
-			t.Errorf("the next one waits %v, not 7s", wait)
-		}
-	})
+	for _, reset := range []string{"", "3", "30", "instant"} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRegistry(t, heed.Config{})
+			defer r.Close()
+			fields := []string{"X-RateLimit-Limit", "3", "X-RateLimit-Remaining", "0", "Retry-After", "7"}
+			switch reset {
+			case "":
+			case "instant":
+				fields = append(fields, "X-RateLimit-Reset", strconv.FormatInt(time.Now().Add(30*time.Second).Unix(), 10), "Date", time.Now().UTC().Format(http.TimeFormat))
+			default:
+				fields = append(fields, "X-RateLimit-Reset", reset)
+			}
+			pm := acquire(t, r, request(example))
+			pm.Observe(answer(200, fields...))
+			pm.Release()
+			if wait := r.Check(request(example)).Wait; wait != 7*time.Second {
+				t.Errorf("reset %q: the next one waits %v, not 7s", reset, wait)
+			}
+		})
+	}
+}
+
+// Where a refusal says that nothing is left of a window and not when it ends, Retry-After says
+// when there is more. Where that was too soon, the window is waited for.
+func TestRetryAfterOfARefusalIsKeptToWhereOnlyTheWindowIsNamed(t *testing.T) {
+	for _, fields := range [][]string{
+		{"RateLimit-Policy", `"p";q=100;w=120`, "RateLimit", `"p";r=0`},
+		{"X-App-Rate-Limit", "100:120", "X-App-Rate-Limit-Count", "101:120"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRegistry(t, heed.Config{})
+			defer r.Close()
+			send := sender(t, r)
+			fields = append(fields, "Retry-After", "3")
+			send(429, fields...)
+			if wait := send(429, fields...); wait < 3*time.Second || wait > 4*time.Second {
+				t.Errorf("%s: the next one waited %v, not 3s", fields[0], wait)
+			}
+			if wait := send(200); wait < time.Minute || wait > 121*time.Second {
+				t.Errorf("%s: the one after it waited %v", fields[0], wait)
+			}
+		})
+	}
 }
 
 // A tokenBucket refills steadily.

@@ -63,6 +63,7 @@ func (l *ledger) hearNothingLeft(now, start time.Time, p *Policy, s *statement, 
 		if at, ok := l.own.back(now, 1, p.Window); ok {
 			wait = at.Sub(now)
 		}
+		wait = d.hint(now, start, s, wait, true)
 	case now.Before(l.closed): // it went before this wait: it does not tell whether that is enough
 		return false
 	default:
@@ -81,11 +82,20 @@ func (l *ledger) lapsesIn(now, start time.Time, p *Policy, s *statement) time.Du
 	if tooSoon && !l.elastic && d.dry.Add(p.Window-l.ahead).After(now) {
 		l.opened = d.dry
 	}
-	wait := l.lapses(p).Sub(now)
-	if tooSoon && d.hinted.IsZero() && s.after > 0 {
+	return d.hint(now, start, s, l.lapses(p).Sub(now), tooSoon)
+}
+
+// hint is how long nothing is left where a window says that it is so for wait, and Retry-After may
+// say that it is less. begins: this answer may be the first in a drought that is believed; those
+// to requests that went before the time it names are, too.
+func (d *drought) hint(now, start time.Time, s *statement, wait time.Duration, begins bool) time.Duration {
+	if !s.refused || s.after <= 0 {
+		return wait
+	}
+	if begins && d.hinted.IsZero() {
 		d.hinted = now.Add(s.after)
 	}
-	if s.refused && s.after > 0 && start.Before(d.hinted) {
+	if start.Before(d.hinted) {
 		wait = min(wait, s.after)
 	}
 	return wait

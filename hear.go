@@ -197,9 +197,6 @@ func (p *partition) hearLimits(now time.Time, pm *Permit, a *Announcement, first
 		s.habit.said(now)
 		s.habit.left(lim.Remaining, a.Refused, made)
 		told = told || lim.Remaining >= 0
-		if a.RetryAfter > 0 && lim.Remaining == 0 && (a.Refused && lim.Reset > a.RetryAfter || !a.Refused && lim.Reset < 0) {
-			lim.Reset = a.RetryAfter // which takes precedence (draft-11, section 7)
-		}
 		p.hearLimit(now, pm, s, lim, a, a.Dialect != "" && !strings.HasPrefix(a.Dialect, "ietf-"))
 	}
 	return told, buckets
@@ -253,6 +250,9 @@ func (p *partition) limited(now time.Time, bucket string, lim *ServiceLimit) *sl
 func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLimit, a *Announcement, known bool) {
 	if known {
 		lim = s.resetUnit.read(now, pm.start, lim)
+	}
+	if a.RetryAfter > 0 && lim.Remaining == 0 && (lim.Reset > a.RetryAfter || !a.Refused) {
+		lim.Reset, lim.Clock = a.RetryAfter, false // which takes precedence (draft-11, section 7)
 	}
 	grain := lim.Resolution
 	instant := now.Add(lim.Reset)
