@@ -189,19 +189,27 @@ func (p *partition) openBucket(now time.Time, bucket string) {
 	}
 }
 
-// common returns an announcement without what concerns some requests only:
-// each process keeps to that by itself.
-func (p *partition) common(pm *Permit, a *Announcement) Announcement {
+// common returns an announcement as other processes are to understand it, without what concerns
+// some requests only: each process keeps to that by itself. first: it is the answer to pm's request.
+func (p *partition) common(now time.Time, pm *Permit, a *Announcement, first bool) Announcement {
 	c := *a
-	if a.Bucket == "" && len(a.PerRoute) == 0 && !p.origin.named {
-		return c
-	}
 	c.Policies = slices.DeleteFunc(slices.Clone(a.Policies), func(pol Policy) bool {
 		return p.bucketOf(pm, a, pol.Name, pol.PartitionKey) != ""
 	})
-	c.Limits = slices.DeleteFunc(slices.Clone(a.Limits), func(l ServiceLimit) bool {
-		return p.bucketOf(pm, a, l.Policy, l.PartitionKey) != ""
-	})
+	c.Limits = nil
+	for _, l := range a.Limits {
+		bucket := p.bucketOf(pm, a, l.Policy, l.PartitionKey)
+		if bucket != "" || first && a.contradicts(&l) {
+			continue
+		}
+		if s := p.limited(now, bucket, &l); s != nil && a.inDialect() {
+			l = s.resetUnit.convert(l)
+		}
+		if a.outranks(&l) {
+			l.Reset, l.Clock = a.RetryAfter, false
+		}
+		c.Limits = append(c.Limits, l)
+	}
 	return c
 }
 

@@ -197,7 +197,7 @@ func (p *partition) hearLimits(now time.Time, pm *Permit, a *Announcement, first
 		s.habit.said(now)
 		s.habit.left(lim.Remaining, a.Refused, made)
 		told = told || lim.Remaining >= 0
-		p.hearLimit(now, pm, s, lim, a, a.Dialect != "" && !strings.HasPrefix(a.Dialect, "ietf-"))
+		p.hearLimit(now, pm, s, lim, a, a.inDialect())
 	}
 	return told, buckets
 }
@@ -227,6 +227,17 @@ func (a *Announcement) contradicts(l *ServiceLimit) bool {
 	})
 }
 
+// inDialect reports whether an announcement is in the dialect of a service.
+func (a *Announcement) inDialect() bool {
+	return a.Dialect != "" && !strings.HasPrefix(a.Dialect, "ietf-")
+}
+
+// outranks reports whether Retry-After says when there is more of a limit of which nothing is left: it
+// takes precedence over the reset (draft-11, section 7). A longer one on a refusal is a pause.
+func (a *Announcement) outranks(l *ServiceLimit) bool {
+	return a.RetryAfter > 0 && l.Remaining == 0 && (l.Reset < 0 || l.Reset > a.RetryAfter || !a.Refused)
+}
+
 // limited returns the slot that a service limit of a budget is about, nil where
 // there is none.
 func (p *partition) limited(now time.Time, bucket string, lim *ServiceLimit) *slot {
@@ -251,8 +262,8 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 	if known {
 		lim = s.resetUnit.read(now, pm.start, lim)
 	}
-	if a.RetryAfter > 0 && lim.Remaining == 0 && (lim.Reset > a.RetryAfter || !a.Refused) {
-		lim.Reset, lim.Clock = a.RetryAfter, false // which takes precedence (draft-11, section 7)
+	if a.outranks(&lim) && (lim.Reset >= 0 || !a.Refused) { // a refusal may ask for as long every time: see hint
+		lim.Reset, lim.Clock = a.RetryAfter, false
 	}
 	grain := lim.Resolution
 	instant := now.Add(lim.Reset)

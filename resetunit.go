@@ -18,11 +18,16 @@ type resetUnit struct {
 
 // read returns what a limit's reset is in an answer to a request sent at start.
 func (u *resetUnit) read(now, start time.Time, lim ServiceLimit) ServiceLimit {
+	if lim.Reset > 0 && !lim.Clock && lim.Resolution == time.Second {
+		u.measure(now, start, lim.Reset)
+	}
+	return u.convert(lim)
+}
+
+// convert is read for a limit that was read before.
+func (u *resetUnit) convert(lim ServiceLimit) ServiceLimit {
 	if lim.Reset < 0 || lim.Clock || lim.Resolution != time.Second {
 		return lim
-	}
-	if lim.Reset > 0 {
-		u.measure(now, start, lim.Reset)
 	}
 	if u.thousandths || u.doubtful && !u.seconds && lim.Remaining != 0 {
 		lim.Reset, lim.Resolution = lim.Reset/1000, time.Millisecond

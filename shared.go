@@ -83,9 +83,9 @@ func (p *partition) paceOf(s *slot, now time.Time, waiting int64, sm *Smoothing)
 	return sm.Velocity * float64(t.Quota) / t.Window.Seconds()
 }
 
-// price is what a costs, in the ledger's terms.
+// price is what a costs, in the ledger's terms. How many bytes nobody knows is not none.
 func (p *partition) price(a *ask) Cost {
-	var estimate int64
+	estimate := int64(1)
 	for _, s := range p.slots {
 		if s.policy.Unit == UnitContentBytes {
 			estimate = max(estimate, s.content.estimate)
@@ -294,7 +294,7 @@ func (pm *Permit) tellLedger(now time.Time, a *Announcement, first bool, before 
 	p := pm.p
 	h := Heard{At: now, Start: pm.start, Answered: first, Free: first && a.Cached}
 	if !p.origin.limits.IgnoreHeaders && !a.Cached {
-		h.Announcement = p.common(pm, a)
+		h.Announcement = p.common(now, pm, a, first)
 	}
 	after := p.pauses()
 	switch {

@@ -395,3 +395,68 @@ func TestReplyOfSomethingElseIsAnError(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What an origin says of how long nothing is left holds in all processes as it would in one, whoever
+// else used up the quota.
+func TestNothingLeftIsWaitedForAsLongAsTheOriginSays(t *testing.T) {
+	t.Parallel()
+	c := anyServer(t)
+	policy, left := []string{"RateLimit-Policy", `"p";q=10;w=600`}, []string{"RateLimit", `"p";r=0;t=30`}
+	for i, x := range []struct {
+		status int
+		fields []string
+		want   time.Duration
+	}{
+		{200, slices.Concat(policy, left), 30 * time.Second},
+		{200, slices.Concat(policy, left, []string{"Retry-After", "20"}), 20 * time.Second},
+		{200, slices.Concat(policy, left, []string{"Retry-After", "40"}), 40 * time.Second},
+		{429, slices.Concat(policy, left, []string{"Retry-After", "20"}), 20 * time.Second},
+		{429, slices.Concat(policy, left, []string{"Retry-After", "40"}), 40 * time.Second},
+		{429, slices.Concat(policy, []string{"RateLimit", `"p";r=0`, "Retry-After", "20"}), 20 * time.Second},
+		{200, []string{"RateLimit-Policy", `"p";q=65535;qu="content-bytes";w=600`, "RateLimit", `"p";r=0;t=30`}, 30 * time.Second},
+		{200, []string{"RateLimit-Policy", "0;w=5", "RateLimit", "limit=0, remaining=0, reset=5"}, 0}, // which refuses nobody
+	} {
+		a, b := newRegistry(t, c, Options{}, heed.Limits{}), newRegistry(t, c, Options{}, heed.Limits{})
+		req := func() *http.Request {
+			req, _ := http.NewRequest("GET", fmt.Sprintf("https://api%d.example/", i), nil)
+			return req
+		}
+		pm, err := a.Acquire(t.Context(), req())
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer(pm, x.status, x.fields...)
+		pm.Release()
+		for name, r := range map[string]*heed.Registry{"it": a, "the other process": b} {
+			what := fmt.Sprintf("%d %q: %s waits as long", x.status, x.fields, name)
+			eventually(t, atOnce, what, func() bool {
+				wait := r.Check(req()).Wait
+				return wait > x.want-atOnce && wait < x.want+1100*time.Millisecond
+			})
+		}
+	}
+}
+
+// Who else used up a quota may not use it any more when an origin says that there is more: one
+// request goes to see, and the others as its answer says.
+func TestOneRequestSeesWhetherOthersLeaveMore(t *testing.T) {
+	t.Parallel()
+	c := anyServer(t)
+	a, b := newRegistry(t, c, Options{}, heed.Limits{}), newRegistry(t, c, Options{}, heed.Limits{})
+	announced := []string{"RateLimit-Policy", `"p";q=10;w=600`, "RateLimit"}
+	pm := acquire(t, a)
+	began := time.Now()
+	answer(pm, 200, append(announced, `"p";r=0;t=2`)...)
+	pm.Release()
+	eventually(t, atOnce, "it is told", func() bool { return !b.Check(request()).Allowed })
+	pm = acquire(t, b)
+	near(t, "the wait", time.Since(began), 2*time.Second, 2*atOnce)
+	if d := a.Check(request()); d.Allowed {
+		t.Error("two go to see")
+	}
+	answer(pm, 200, append(announced, `"p";r=8;t=600`)...)
+	pm.Release()
+	eventually(t, atOnce, "others follow", func() bool {
+		return b.Check(request()).Err == nil && a.Check(request()).Allowed // what b heard is told first
+	})
+}

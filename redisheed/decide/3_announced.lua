@@ -85,14 +85,20 @@ for _, lim in ipairs(q.ann or {}) do
   end
 end
 
--- turn begins a new epoch where the present one is over.
+-- turn begins a new epoch where the present one is over. What others use of
+-- a sliding window nobody knows any more once it is said to have more: one
+-- request goes to see.
 local function turn(a)
   local till = max(a.closed, a.opens)
   if till == 0 or now < till then return end
-  a.last, a.closed, a.opens, a.dirty = till, 0, 0, true
   if not slides(a) then
     a.epoch, a.stated, a.left, a.in_epoch = a.epoch + 1, 0, 0, 0
+  elseif a.closed > 0 then
+    local l = a.log
+    local cost = min(max(l.u == 'b' and q.bytes or q.req, 1), l.q)
+    a.foreign = min(a.foreign, max(l.q - l.used - cost, 0))
   end
+  a.last, a.closed, a.opens, a.dirty = till, 0, 0, true
 end
 
 -- hear takes in what one answer said of one policy: how many units remained,

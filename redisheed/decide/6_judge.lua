@@ -102,7 +102,11 @@ if judged then
           for _, c in ipairs(clients) do pressed = pressed or c ~= me and c.first > 0 end
           if pressed then spare = 1 end
         end
-        gate(room - spare, cost, function(n) return awaited(l, n - room + spare) or now + min(l.w, 1000000) end, name)
+        gate(room - spare, cost, function(n)
+          local at = awaited(l, n - room + spare) or now + min(l.w, 1000000)
+          if a.closed > now then at = min(at, max(a.closed, awaited(l, n - l.q + l.used) or 0)) end -- see turn
+          return at
+        end, name)
       elseif a.stated == 1 or l.q > 0 then
         local room = a.stated == 1 and a.left or l.q - a.in_epoch
         if l.u == 'r' then left(room) end
