@@ -65,7 +65,10 @@ func inspect(ctx context.Context, s streams, args []string) int {
 		e.SetIndent("", "  ")
 		err = errors.Join(err, e.Encode(report))
 	} else {
-		report.print(s.out)
+		var text bytes.Buffer
+		report.print(&text)
+		_, failed := s.out.Write(text.Bytes())
+		err = errors.Join(err, failed)
 	}
 	if err != nil {
 		fmt.Fprintln(s.err, "heed inspect:", err)

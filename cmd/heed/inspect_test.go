@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -184,6 +185,22 @@ func TestInspectFailsWhereNobodyAnswers(t *testing.T) {
 		t.Errorf("exit status %d, stdout %q", status, stdout)
 	}
 }
+
+// A full disk is no success, and what was lost is not that nothing was announced.
+func TestInspectFailsWhereItCannotPrint(t *testing.T) {
+	url := serve(t, answering(200, "RateLimit", `"a";r=5;t=1`))
+	for _, args := range [][]string{{"inspect", url}, {"inspect", url, "--json"}} {
+		full := writer(func([]byte) (int, error) { return 0, errors.New("no space left") })
+		var stderr bytes.Buffer
+		if status := run(t.Context(), args, full, &stderr); status != exitFailed || !strings.Contains(stderr.String(), "no space left") {
+			t.Errorf("%q: status %d, %q", args[1:], status, stderr.String())
+		}
+	}
+}
+
+type writer func([]byte) (int, error)
+
+func (f writer) Write(b []byte) (int, error) { return f(b) }
 
 func TestInspectSaysWhyItEnded(t *testing.T) {
 	before := http.DefaultTransport
