@@ -204,7 +204,9 @@ func (r *Registry) Check(req *http.Request) Decision {
 	if o.hasCommonLimits() {
 		pl.all += p.others(now, &a)
 	}
+	p.wants(now, &a) // as it would
 	v := p.judge(now, &a, &pl)
+	p.wantsNot(now, &a)
 	if pl.n > 0 && v.goes(now) {
 		v.await(now, CauseQueue, "")
 	}
