@@ -416,7 +416,7 @@ func (p *partition) remaining(now time.Time, l *lane) int64 {
 		if !s.enforced() || !s.holds(l) || s.policy.Unit == UnitContentBytes {
 			continue
 		}
-		if r := s.remaining(now); r >= 0 && r < unlimited/2 && (least < 0 || r < least) {
+		if r := s.left(now); r >= 0 && r < unlimited/2 && (least < 0 || r < least) {
 			least = r
 		}
 	}

@@ -411,10 +411,10 @@ func (p *partition) admit(now time.Time, a *ask) *Permit {
 			pm.slots = pm.slots || s.policy.Unit == UnitConcurrentRequests
 		}
 	}
-	p.smoother.take(now, a.units())
+	pm.paced = p.smoother.take(now, a.units())
 	pm.serial = p.opening.take(now)
 	if l := a.lane; l != nil {
-		l.smoother.take(now, a.units())
+		pm.lanePaced = l.smoother.take(now, a.units())
 		pm.lane, pm.ahead = l, l.opening.take(now)
 	}
 	pm.grant = p.shared.use()

@@ -51,15 +51,24 @@ func (r *Registry) firstOrigin(req *http.Request) string {
 	return r.nameOf(first)
 }
 
-// nameOf returns the name of the origin whose limits a request shares.
+// nameOf returns the name of the origin whose limits a request shares. One that the user gives
+// is written as [Registry.SetLimits] and the others understand it, or it would be another one there.
 func (r *Registry) nameOf(req *http.Request) string {
 	if r.config.Origin == nil {
 		return OriginOf(req.URL)
 	}
-	if name := r.config.Origin(req); name != "" {
+	name := r.config.Origin(req)
+	r.mu.RLock()
+	known := r.origins[name] != nil
+	r.mu.RUnlock()
+	if known {
 		return name
 	}
-	return unknownOrigin
+	name, err := r.pattern(name)
+	if err != nil {
+		return unknownOrigin
+	}
+	return name
 }
 
 // spokenAt returns the origin by which the dialects of an answer are known.
@@ -183,7 +192,7 @@ func (r *Registry) lockNamed(name string, now time.Time) (*origin, error) {
 	if err != nil {
 		return nil, err
 	}
-	if name == everyOrigin || strings.Contains(name, "//*.") {
+	if name == everyOrigin || r.config.Origin == nil && strings.Contains(name, "//*.") {
 		return nil, fmt.Errorf("heed: %q is not one origin", name)
 	}
 	for {

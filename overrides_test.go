@@ -213,6 +213,41 @@ func TestOwnNamesOfOriginsCanHaveLimits(t *testing.T) {
 	}
 }
 
+// Names of the user's own that are origins are written in many ways, as origins are.
+func TestOwnNamesMeanTheSameToRequestsAndToWhoeverSetsLimits(t *testing.T) {
+	for _, name := range []string{"https://api.example.org:443", "HTTPS://Api.Example.org./", "https://*.example.org", "//shop", "shop", "unknown", "https://api.example.org/v1"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRegistry(t, heed.Config{
+					Origin:  func(*http.Request) string { return name },
+					Origins: map[string]heed.Limits{name: {MinInterval: time.Minute}},
+				})
+				wants := func(what string, cause heed.Cause) {
+					t.Helper()
+					if d := r.Check(request(example)); d.Cause != cause {
+						t.Errorf("%s: Check() = %+v, want %v", what, d, cause)
+					}
+				}
+				exchange(t, r)
+				wants("limits set", heed.CauseInterval)
+				r.ClearLimits(name)
+				wants("limits cleared", heed.CauseNone)
+				if err := r.Pause(name, time.Minute); err != nil {
+					t.Error(err)
+				}
+				wants("paused", heed.CausePause)
+				if err := r.Reset(name); err != nil {
+					t.Error(err)
+				}
+				wants("reset", heed.CauseNone)
+				if all := r.Snapshot(); len(all) != 1 {
+					t.Errorf("Snapshot() = %+v", all)
+				}
+			})
+		})
+	}
+}
+
 // Limits are copied: what the caller does with its own later changes nothing.
 func TestLimitsAreCopied(t *testing.T) {
 	l := named("p")

@@ -12,21 +12,23 @@ import (
 // holds one must end it with Release, or with Cancel where the request was
 // not sent. All methods may be called from any goroutine, and twice.
 type Permit struct {
-	origin  *origin    // nil: it is unlimited, and the permit counts nothing
-	p       *partition // guarded by the origin's lock
-	start   time.Time
-	method  string
-	path    string
-	number  uint64
-	attempt int
-	spent   time.Duration // waited by the earlier attempts
-	serial  uint32        // of the opening it went under …
-	lane    *lane         // … with those of the same budgets; nil: none known …
-	ahead   uint32        // … under that lane's opening
-	waited  time.Duration
-	level   int    // unanswered requests of the partition when it went, itself included
-	grant   Grant  // of a shared ledger; nil: there is none
-	costs   []cost // set for its request
+	origin    *origin    // nil: it is unlimited, and the permit counts nothing
+	p         *partition // guarded by the origin's lock
+	start     time.Time
+	method    string
+	path      string
+	number    uint64
+	attempt   int
+	spent     time.Duration // waited by the earlier attempts
+	serial    uint32        // of the opening it went under …
+	lane      *lane         // … with those of the same budgets; nil: none known …
+	ahead     uint32        // … under that lane's opening
+	waited    time.Duration
+	level     int    // unanswered requests of the partition when it went, itself included
+	paced     bool   // it took of what the partition spreads over a window …
+	lanePaced bool   // … and of what its lane does
+	grant     Grant  // of a shared ledger; nil: there is none
+	costs     []cost // set for its request
 
 	charges   []charge
 	inline    [3]charge // so that the usual few need no memory of their own
@@ -239,8 +241,10 @@ func (pm *Permit) end(unsent bool) {
 // window, where it was not sent, or cost nothing.
 func (pm *Permit) unspread(now time.Time) {
 	n := costOf(pm.costs, UnitRequests, 1)
-	pm.p.smoother.refund(now, n)
-	if pm.lane != nil {
+	if pm.paced {
+		pm.p.smoother.refund(now, n)
+	}
+	if pm.lanePaced {
 		pm.lane.smoother.refund(now, n)
 	}
 }

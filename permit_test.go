@@ -125,6 +125,32 @@ func TestCancelGivesBackItsTurnUnderAPace(t *testing.T) {
 	})
 }
 
+// One that did not wait for its turn has none to give back.
+func TestCancelledRequestThatDidNotWaitBringsOthersNoTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{Default: heed.Limits{Policies: []heed.Policy{{Name: "p", Quota: 60, Window: time.Minute}}}})
+		before := r.Check(request(example))
+		for range 60 {
+			if before.Cause == heed.CauseSmoother {
+				break
+			}
+			exchange(t, r)
+			before = r.Check(request(example))
+		}
+		if before.Cause != heed.CauseSmoother {
+			t.Fatalf("Check() = %+v", before)
+		}
+		pm, err := r.Acquire(heed.NoWait(t.Context()), request(example))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pm.Cancel()
+		if after := r.Check(request(example)); after != before {
+			t.Errorf("Check() = %+v, was %+v", after, before)
+		}
+	})
+}
+
 // Where there is no answer, whoever observes it all the same changes nothing.
 // All methods of a permit may be called from any goroutine, and twice.
 func TestObserveTwiceAtOnceHoldsNobodyForGood(t *testing.T) {

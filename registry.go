@@ -150,9 +150,6 @@ func (r *Registry) begin(ctx context.Context, req *http.Request, a ask) (w *wait
 	if a.opts = optionsOf(ctx); a.opts.bypass {
 		return nil, &Permit{}, nil
 	}
-	if a.number == 0 {
-		a.number = r.number.Add(1)
-	}
 	a.arrived = time.Now()
 	p := r.enter(req, &a)
 	w, pm, err = p.ask(ctx, &a)
@@ -204,7 +201,9 @@ func (r *Registry) Check(req *http.Request) Decision {
 	if o.hasCommonLimits() {
 		pl.all += p.others(now, &a)
 	}
+	p.wants(now, &a) // as it would
 	v := p.judge(now, &a, &pl)
+	p.wantsNot(now, &a)
 	if pl.n > 0 && v.goes(now) {
 		v.await(now, CauseQueue, "")
 	}

@@ -176,3 +176,30 @@ func BenchmarkAnswerWhileOthersWait(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkWaitInACrowd is what it costs each of many who come at once, each with a
+// deadline, to get in line.
+func BenchmarkWaitInACrowd(b *testing.B) {
+	r, err := heed.NewRegistry(heed.Config{Logger: discard, Default: heed.Limits{Policies: []heed.Policy{{Quota: 1, Window: time.Second}}}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	req, _ := http.NewRequest("GET", "https://api.example.org", nil)
+	if _, err := r.Acquire(b.Context(), req); err != nil {
+		b.Fatal(err)
+	}
+	if err := r.Pause("https://api.example.org", time.Hour); err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(b.Context(), 100_000*time.Hour)
+	defer cancel()
+	b.ResetTimer()
+	for range b.N {
+		go r.Acquire(ctx, req)
+	}
+	for r.Snapshot()[0].Waiting < b.N {
+		time.Sleep(time.Millisecond)
+	}
+	b.StopTimer()
+	r.Close()
+}

@@ -152,47 +152,56 @@ func TestCheckMayMeetAPolicyThatChanges(t *testing.T) {
 	<-done
 }
 
-func TestSnapshotIsPlainData(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRegistry(t, heed.Config{Origins: map[string]heed.Limits{host("b"): {
-			Policies: []heed.Policy{{Name: "own", Quota: 5, Window: time.Minute, Burst: 7}}, MaxConcurrent: 1,
-		}}})
-		defer r.Close()
-		pm := acquire(t, r, request(host("b")+"/slow?secret=1"))
-		pm.Observe(answer(200, "RateLimit-Policy", `"p";q=10;w=60, "odd";q=3;w=60;qu="points"`, "RateLimit", `"p";r=2;t=30`))
-		time.Sleep(time.Second)
-		start(t.Context(), r, request(host("b")))
-		r.Pause(host("a"), time.Minute)
-		time.Sleep(time.Second)
-		got := r.Snapshot()
-		want := []heed.OriginState{
-			{Origin: host("a"), Paused: 59 * time.Second, PauseCause: "manual", LastUsedAgo: time.Second,
-				Partitions: []heed.PartitionState{{Policies: []heed.PolicyState{}, Opening: 1}}},
-			{Origin: host("b"), InFlight: 1, Waiting: 1, Held: 2 * time.Second, HeldBy: "/slow", LastUsedAgo: time.Second,
-				Partitions: []heed.PartitionState{{InFlight: 1, Waiting: 1, Policies: []heed.PolicyState{
-					{Name: "own", Source: heed.SourceConfigured, Unit: heed.UnitRequests, Quota: 5, Window: time.Minute, Burst: 7, Used: 1, Remaining: 6},
-					{Name: "p", Source: heed.SourceAnnounced, Unit: heed.UnitRequests, Quota: 10, Window: time.Minute, Used: 8, Remaining: 2, Reset: 28 * time.Second},
-					{Name: "odd", Source: heed.SourceAnnounced, Unit: "points", Quota: 3, Window: time.Minute, Remaining: -1},
-				}}}},
-		}
-		text := func(v any) string {
-			b, err := json.MarshalIndent(v, "", "\t")
-			if err != nil {
-				t.Fatal(err)
+// What was left of a window that is over says nothing of the one to come.
+func TestWhatIsLeftIsShownAsTheNextRequestWillFindIt(t *testing.T) {
+	for name, fields := range map[string][]string{
+		"reset":    {"RateLimit-Policy", `"q";q=10;w=5`, "RateLimit", `"q";r=1;t=3`},
+		"no reset": {"RateLimit-Policy", `"q";q=10;w=5`, "RateLimit", `"q";r=1`},
+		"no more":  {"RateLimit-Policy", `"q";q=10;w=5`, "RateLimit", `"q";r=0;t=3`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRegistry(t, heed.Config{})
+				pm := acquire(t, r, request(example))
+				pm.Observe(answer(200, fields...))
+				pm.Release()
+				if left := policies(r)["q"].Remaining; left > 1 {
+					t.Errorf("%d of 10 are shown as left, want what was said", left)
+				}
+				time.Sleep(time.Minute)
+				for range 2 {
+					if p := policies(r)["q"]; p.Remaining != 10 || p.Used != 0 {
+						t.Errorf("Snapshot() = %+v", p)
+					}
+					if left := pm.Remaining(); left != 10 {
+						t.Errorf("Remaining() = %d", left)
+					}
+					if d := r.Check(request(example)); !d.Allowed || d.Remaining != 10 {
+						t.Errorf("Check() = %+v", d)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A request that is one of many may have to wait where one by itself would not, and the other way round.
+func TestCheckTakesTheRequestForOneMoreOfThoseThatCame(t *testing.T) {
+	for _, gap := range []time.Duration{200 * time.Millisecond, 700 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRegistry(t, heed.Config{})
+			for left := 2; left > 0; left-- {
+				exchange(t, r, "RateLimit-Policy", `"q";q=10;w=5`, "RateLimit", fmt.Sprintf(`"q";r=%d;t=2`, left))
+				time.Sleep(gap)
 			}
-			return string(b)
-		}
-		if text(got) != text(want) {
-			t.Errorf("Snapshot() is\n%s\nwant\n%s", text(got), text(want))
-		}
-		var back []heed.OriginState
-		if err := json.Unmarshal([]byte(text(got)), &back); err != nil || text(back) != text(got) {
-			t.Errorf("decoded it is %+v, %v", back, err)
-		}
-		if empty := newRegistry(t, heed.Config{}).Snapshot(); text(empty) != "[]" {
-			t.Errorf("without origins it is %s", text(empty))
-		}
-	})
+			d := r.Check(request(example))
+			began := time.Now()
+			exchange(t, r)
+			if waited := time.Since(began); waited != d.Wait {
+				t.Errorf("%v after the one before it waited for %v, Check() = %+v", gap, waited, d)
+			}
+		})
+	}
 }
 
 // No velocity makes a number that JSON does not have.

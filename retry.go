@@ -155,8 +155,8 @@ func (r *tries) RoundTrip(*http.Request) (*http.Response, error) {
 		r.last.discard()
 		r.permit = nil // send's
 		r.last = r.t.send(r.again, pm)
-		if r.last.resp != nil {
-			r.last.resp.Request = r.req
+		if resp := r.last.resp; resp != nil && resp.Request == r.again {
+			resp.Request = r.req
 		}
 	}
 	if r.last.err != nil {

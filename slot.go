@@ -266,5 +266,17 @@ func (s *slot) turn(now time.Time, n int64) (probe bool) {
 // remaining returns how many units may be sent now; -1: unknown.
 func (s *slot) remaining(now time.Time) int64 { return s.books.remaining(now, &s.terms) }
 
+// left is what remains as it is shown: as the next request will find it, with which a new window
+// begins where the present one is over.
+func (s *slot) left(now time.Time) int64 {
+	if !s.follows() || now.Before(s.ledger.until()) {
+		return s.remaining(now)
+	}
+	s.ledger.own.used(now, s.terms.Window) // what is over is forgotten there, and not in the copy alone
+	next, terms := s.ledger, s.terms
+	next.turn(now, 1, &terms)
+	return next.remaining(now, &terms)
+}
+
 // rest returns the instant by which the slot is as if it had never been used.
 func (s *slot) rest(now time.Time) time.Time { return s.books.rest(now, &s.terms) }

@@ -252,10 +252,10 @@ func (m *smoother) free(now time.Time, n int64) time.Time {
 	return now.Add(nanoseconds(missing/float64(m.limiter.Limit())*1e9) + 1)
 }
 
-func (m *smoother) take(now time.Time, n int64) {
-	if m.limiter != nil && n > 0 {
-		m.limiter.AllowN(now, int(min(n, int64(m.limiter.Burst()))))
-	}
+// take takes n units where there are so many, and reports whether it did: who does not wait for
+// the pace goes without.
+func (m *smoother) take(now time.Time, n int64) bool {
+	return m.limiter != nil && n > 0 && m.limiter.AllowN(now, int(min(n, int64(m.limiter.Burst()))))
 }
 
 // refund undoes take.

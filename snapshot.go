@@ -134,7 +134,7 @@ func (s *slot) state(now time.Time) PolicyState {
 	p := &s.policy
 	st := PolicyState{
 		Name: p.Name, Source: s.source, Unit: p.Unit, Quota: p.Quota, Window: p.Window, Burst: p.Burst,
-		Remaining: s.remaining(now), Pace: min(s.plan.rate, math.MaxFloat64), // JSON has no infinity
+		Remaining: s.left(now), Pace: min(s.plan.rate, math.MaxFloat64), // JSON has no infinity
 		Bucket: shownBucket(s.bucketName),
 	}
 	if p.Quota > 0 && st.Remaining >= 0 {

@@ -111,12 +111,15 @@ func (t *Transport) send(req *http.Request, pm *Permit) outcome {
 	if tr := optionsOf(req.Context()).trace; tr != nil {
 		tr.Attempts++
 	}
-	out.resp, out.err = t.base().RoundTrip(pm.outgoing(req))
+	sent := pm.outgoing(req)
+	out.resp, out.err = t.base().RoundTrip(sent)
 	if out.resp == nil && out.err == nil {
 		out.err = errNoAnswer
 	}
 	if out.err == nil {
-		out.resp.Request = req
+		if r := out.resp.Request; r == nil || r == sent { // else the base has sent one of its own
+			out.resp.Request = req
+		}
 		out.said = pm.Observe(out.resp)
 		pm.follow(out.resp)
 	} else {

@@ -1368,3 +1368,48 @@ type ending struct {
 }
 
 func (e *ending) Close() error { e.end(); return nil }
+
+// As without heed: the request that was sent is the caller's, unless the base has sent one of its own.
+func TestResponseNamesTheRequestItAnswers(t *testing.T) {
+	own := request("https://mirror.example.org/")
+	for _, limits := range []heed.Limits{{}, {MaxConcurrent: 1}} {
+		for _, tries := range []int{1, 2} {
+			for name, of := range map[string]func(req *http.Request) *http.Request{
+				"none":       func(*http.Request) *http.Request { return nil },
+				"as sent":    func(req *http.Request) *http.Request { return req },
+				"the base's": func(*http.Request) *http.Request { return own },
+			} {
+				t.Run(fmt.Sprint(name, ", slots ", limits.MaxConcurrent, ", tries ", tries), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						sent := 0
+						tr := &heed.Transport{Registry: newRegistry(t, heed.Config{Default: limits}), Base: baseFunc(func(req *http.Request) (*http.Response, error) {
+							sent++
+							resp := answer(200)
+							if sent < tries {
+								resp = answer(429, "Retry-After", "1")
+							}
+							req.Body.Close()
+							resp.Request = of(req)
+							return resp, nil
+						})}
+						req, err := http.NewRequest("PUT", example, strings.NewReader("body"))
+						if err != nil {
+							t.Fatal(err)
+						}
+						resp, err := tr.RoundTrip(req)
+						if err != nil {
+							t.Fatal(err)
+						}
+						want := req
+						if name == "the base's" {
+							want = own
+						}
+						if resp.Request != want || sent != tries {
+							t.Errorf("sent %d times, the answer is to %p, want %p", sent, resp.Request, want)
+						}
+					})
+				})
+			}
+		}
+	}
+}

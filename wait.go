@@ -15,6 +15,9 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 	case l.Unlimited:
 		return nil, &Permit{}, nil
 	}
+	if a.number == 0 { // with the lock held, so that who comes later stands behind
+		a.number = o.reg.number.Add(1)
+	}
 	p.touch(now)
 	a.lane = p.laneOf(now, a)
 	if s := p.impossible(a); s != nil {
