@@ -33,12 +33,17 @@ type counter struct {
 
 	fits                    int       // answers in a row, in one window, that fit that …
 	from                    time.Time // … when the first of them came …
-	due                     time.Time // … and when the reset that it named is, at the earliest …
-	same                    time.Time // … or this instant of the origin's clock, if all of them named it; else zero …
-	stays                   bool      // … and whether units came back before it all the same …
 	up, down                bool      // … whether all fit a bucket too, rounded up or down …
 	counter, sliding, fixed bounds    // … and what is left beside this process's own use, if it is that, a sliding window or a fixed one …
 	ticking                 bounds    // … or that, by a clock that is cut
+
+	since time.Time // when an answer first named the end of the present window; zero: none has …
+	due   time.Time // … when that is, at the earliest …
+	same  time.Time // … or this instant of the origin's clock, if all named it since; else zero …
+	low   float64   // … the least that was left beside this process's own use, at most …
+	lowAt time.Time // … when that was heard …
+	stays bool      // … whether units came back before that end all the same …
+	fills bool      // … and whether all that was said since fits a bucket
 }
 
 // instants are two between which another one is.
@@ -171,18 +176,18 @@ func (l *ledger) hearTurn(now, start time.Time, c *charge, s *statement) bool {
 		if mark-k.said > int64(k.before/20) && !k.known { // the origin was silent meanwhile: nobody knows when they were used
 			k.own = 0
 		}
-		k.mark, k.unsure, k.fits, k.prior, k.named = mark, 0, 0, k.named, named
+		k.mark, k.unsure, k.fits, k.since, k.prior, k.named = mark, 0, 0, time.Time{}, k.named, named
 		// It turned between the latest two answers.
 		k.ends, k.last = latest(k.ends.Add(w), latest(k.of.Add(w), ends)), soonest(k.last.Add(w), soonest(now.Add(w), last))
 		k.edge = soonest(k.edge.Add(w), edge)
 	case turns < 0 && now.Before(k.last): // a late answer
 		return false
 	default:
-		k.ends, k.last, k.edge, k.mark, k.unsure, k.before, k.own, k.fits = ends, last, edge, mark, 0, 0, 0, 0
+		k.ends, k.last, k.edge, k.mark, k.unsure, k.before, k.own, k.fits, k.since = ends, last, edge, mark, 0, 0, 0, 0, time.Time{}
 		k.named, k.prior = named, instants{}
 	}
 	if !whole || k.last.Before(k.ends) { // it is not the end of a window that is named
-		k.ends, k.last, k.edge, k.fits = start.Add(s.reset-s.resolution), last, edge, 0
+		k.ends, k.last, k.edge, k.fits, k.since = start.Add(s.reset-s.resolution), last, edge, 0, time.Time{}
 		k.cut, k.uncut = false, k.uncut || k.cut
 		if turns == 0 {
 			k.named, k.prior = named, instants{}
@@ -202,12 +207,8 @@ func (l *ledger) hearTurn(now, start time.Time, c *charge, s *statement) bool {
 // are kept, what is left and this process's own use make up a sum that rises with the time,
 // as steadily as this process used the window before. In a fixed window that stays the
 // same, in a sliding one it rises with each unit that went a window ago, and in a bucket the
-// reset moves with what is left. Others may use a sliding window so that it rises all the same; but
-// nothing of it comes back before the reset named, if that is when the oldest unit does, and if it
-// is when the newest does, every request puts it off. So where the very same instant is named while
-// units come back, it does not slide, however long its window is; or in seconds to go the same one for
-// longer than what they are rounded to and a round trip could hide that it is put off. Nor does it where more came back than
-// it could have, as a bucket's units do. For who uses as many at a time as come back sees that in either.
+// reset moves with what is left. Nor does it slide where more came back than can have, as a bucket's units do.
+// Others may use two counts so that nothing fits for long: where they are seen, what stay notices is enough.
 func (l *ledger) weigh(now, start time.Time, c *charge, p *Policy, s *statement, r int64) {
 	k := &l.counter
 	rate := k.own / p.Window.Seconds()
@@ -217,14 +218,13 @@ func (l *ledger) weigh(now, start time.Time, c *charge, p *Policy, s *statement,
 	if l.orderly(c) {
 		least, most = float64(r+c.sent), float64(r+c.sent)
 	}
+	up, down := s.fills(p)
+	k.stay(now, start, s, least, most, l.othersSeen)
+	k.fills = k.fills && (up || down)
 	for range 2 {
 		if k.fits == 0 {
 			all := bounds{math.Inf(-1), math.Inf(1)}
-			k.from, k.due, k.counter, k.ticking, k.sliding, k.fixed, k.up, k.down = now, start.Add(s.reset-s.resolution), all, all, all, all, true, true
-			k.same, k.stays = k.instant, false
-		}
-		if !k.same.Equal(k.instant) {
-			k.same = time.Time{}
+			k.from, k.counter, k.ticking, k.sliding, k.fixed, k.up, k.down = now, all, all, all, all, true, true
 		}
 		if k.own >= fewUnits {
 			k.counter.narrow(least-now.Sub(k.from).Seconds()*rate, most-start.Sub(k.from).Seconds()*rate)
@@ -237,18 +237,37 @@ func (l *ledger) weigh(now, start time.Time, c *charge, p *Policy, s *statement,
 		}
 		k.fits = 0
 	}
-	same := !k.same.IsZero() || now.Sub(k.from) > 2*s.resolution+now.Sub(start)
-	k.stays = k.stays || same && k.fixed.contradict(0) && now.Before(k.due)
-	up, down := s.fills(p)
 	k.fits, k.up, k.down = k.fits+1, k.up && up, k.down && down
 	long := now.Sub(k.from) > k.last.Sub(k.ends) // a reset that every answer puts off would show
 	jumps := k.counter.contradict(0)
-	slides := !k.stays && !(jumps && l.shape == shapeRefill) && !k.sliding.contradict(l.foreign/8) && (l.inferred > 0 || k.sliding.most+2 >= float64(p.Quota) || !now.Before(k.due))
-	if long && k.own >= fewUnits && k.fits >= convinced && !k.up && !k.down && k.fixed.contradict(0) && !slides {
+	slides := !(jumps && l.shape == shapeRefill) && !k.sliding.contradict(l.foreign/8) && (l.inferred > 0 || k.sliding.most+2 >= float64(p.Quota) || !now.Before(k.due))
+	fits := long && k.own >= fewUnits && k.fits >= convinced && !k.up && !k.down && k.fixed.contradict(0) && !slides
+	if fits || k.stays && !k.fills {
 		if l.shape, k.known = shapeRefill, true; jumps {
 			k.ticks = l.tick()
 		}
 		l.forgetOthers()
+	}
+}
+
+// stay notices whether units come back before the end of the window that is named, while that stays the same:
+// beside this process's own use at least and at most so many are left, which others can but lessen. Nothing of a
+// sliding window comes back before the reset named, if that is when the oldest unit does, and if it is when the newest
+// does, every request puts it off. So where the very same instant is named meanwhile, it does not slide; or
+// in seconds to go the same one for longer than what they are rounded to and a round trip could hide that it is put
+// off. That is asked only where others are seen: who is alone knows how its own units come back, and some name
+// the end of a window beside units that slide.
+func (k *counter) stay(now, start time.Time, s *statement, least, most float64, others bool) {
+	if k.since.IsZero() {
+		k.since, k.due, k.same, k.low, k.stays, k.fills = now, start.Add(s.reset-s.resolution), k.instant, math.Inf(1), false, true
+	}
+	if !k.same.Equal(k.instant) {
+		k.same = time.Time{}
+	}
+	same := !k.same.IsZero() || now.Sub(k.since) > 2*s.resolution+now.Sub(start)
+	k.stays = k.stays || others && same && now.Before(k.due) && start.After(k.lowAt) && least > k.low+1
+	if most < k.low {
+		k.low, k.lowAt = most, now
 	}
 }
 

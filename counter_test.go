@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -180,6 +181,29 @@ func TestCounterOfTwoWindowsIsUsedUpBesideOthers(t *testing.T) {
 		if served < wanted*98/100 || accepted < left*c.least/100 || refused > 5*seeds {
 			t.Errorf("%v: %d of %d served, %d accepted of the %d left, %d refused", c.trip, served, wanted, accepted, left, refused)
 		}
+	}
+}
+
+// Where several meet, units come back to each of them as others use them: no few answers in a row fit what it
+// used itself. Nor do they have to, where what is left rises before the end of the window that is named. Whoever
+// took it for a window that slides would get next to nothing beside those who know better.
+func TestProcessesThatShareACounterOfTwoWindowsSoonGetTheSame(t *testing.T) {
+	const phases, window = 20, 20 * time.Second
+	least := 0.0
+	for phase := range phases {
+		_, got := processes(t, heedtest.Config{
+			Algorithm: heedtest.SlidingCounter, Policies: []heedtest.Policy{{Quota: 200, Window: window}},
+			Phase: window * time.Duration(phase) / phases, Latency: heedtest.RoundTrip(50 * time.Millisecond),
+		}, 5, 1, 0, 0, 0, 0)
+		sum := 0.0
+		for _, n := range got {
+			sum += n
+		}
+		least += slices.Min(got) * float64(len(got)) / sum / phases
+	}
+	t.Logf("who gets least gets %.2f of what each would", least)
+	if least < 0.79 {
+		t.Errorf("who gets least gets %.2f of what each would, from the second window on", least)
 	}
 }
 

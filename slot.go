@@ -238,6 +238,7 @@ func (s *slot) settleRefused(now time.Time, c *charge) {
 	}
 	s.ledger.own.refund(c.n)
 	s.ledger.answered += c.n
+	s.ledger.counter.since = time.Time{} // which sees units come back by what was sent
 	s.refused += c.n
 }
 
