@@ -116,6 +116,29 @@ func TestBurstIsNotTakenForTheRateForLong(t *testing.T) {
 	}
 }
 
+// A bucket that gathered a little while heed kept below its rate lets through more than that for long.
+// Each attempt at more costs one refusal then, not another one for the pace that was kept up meanwhile.
+func TestWhatABucketGatheredIsNotTakenForItsRateAgain(t *testing.T) {
+	var refused, accepted, later int64
+	for _, trip := range []time.Duration{5 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond} {
+		for _, burst := range []int64{20, 50} {
+			begun := int64(0)
+			tally, _ := load{heedtest.Config{
+				Algorithm: heedtest.TokenBucket, Policies: []heedtest.Policy{{Quota: 10, Window: time.Second, Burst: burst}}, Dialect: heedtest.Silent,
+				Latency: heedtest.RoundTrip(trip),
+			}, 16, 400, func(o *heedtest.Origin, _ *heed.Registry) {
+				time.Sleep(100 * time.Second) // until it has been seen once
+				begun = o.Tally().Refused
+			}}.play(t)
+			refused, accepted, later = refused+tally.Refused, accepted+tally.Accepted, later+tally.Refused-begun
+		}
+	}
+	t.Logf("%d accepted, %d refused, %d of them after the first 100 s", accepted, refused, later)
+	if later > 105 || accepted < 6*4000*95/100 { // an attempt after each 250 or 300: some 75; two for each are 150
+		t.Errorf("%d accepted of %d, %d refused after the first 100 s", accepted, 6*4000, later)
+	}
+}
+
 // Requests that overlap at the server for half the time they take can be twice
 // as many as it allows at once, if they are evenly on their way.
 func TestHiddenCapOnConcurrencyIsUsedUp(t *testing.T) {
