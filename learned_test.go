@@ -103,6 +103,26 @@ func TestReopeningTellsTheWindow(t *testing.T) {
 	}
 }
 
+// Who knows the window and counts what is in it needs no room for requests that meet.
+func TestKnownHiddenWindowIsUsedUp(t *testing.T) {
+	const windows, quota = 60, 50
+	var later, refused int64
+	for _, trip := range []time.Duration{5 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond} {
+		begun := heedtest.Tally{}
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.FixedWindow, Policies: []heedtest.Policy{{Quota: quota, Window: 5 * time.Second}}, Dialect: heedtest.Silent, Latency: heedtest.RoundTrip(trip),
+		}, 16, windows, func(o *heedtest.Origin, _ *heed.Registry) {
+			time.Sleep(50 * time.Second)
+			begun = o.Tally()
+		}}.play(t)
+		later, refused = later+tally.Accepted-begun.Accepted, refused+tally.Refused-begun.Refused
+	}
+	t.Logf("%d accepted and %d refused after the first 50 s", later, refused)
+	if most := int64(3 * (windows - 10) * quota); later < most*985/1000 || refused > 34 { // ten attempts of each, with what is on its way
+		t.Errorf("%d accepted of %d and %d refused after the first 50 s", later, most, refused)
+	}
+}
+
 // What a full bucket let through at first is no rate, which the second refusal
 // shows.
 func TestBurstIsNotTakenForTheRateForLong(t *testing.T) {

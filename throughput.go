@@ -249,6 +249,8 @@ func (t *throughput) at(n int64) float64 {
 		return t.low * cautious * math.Exp2(min(max(float64(n)/float64(t.cycle)-2, 1), 30))
 	case t.climb > 0:
 		return t.low * cautious * math.Exp2(min(t.climb*float64(n)/float64(t.cycle), 30))
+	case n < t.cost && t.sure: // its window is counted, too (within), and lets through no more than that however they meet
+		return t.low
 	case n < t.cost:
 		x := float64(n) / float64(t.cost)
 		return t.low * (cautious + (1-cautious)*x*x*x)
