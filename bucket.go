@@ -79,6 +79,7 @@ func (b *tokenBucket) rest(now time.Time, p *Policy) time.Time {
 type within struct {
 	quota  int64
 	window time.Duration // 0: not known
+	holds  bool          // it is kept to: who finds out about it, or waits for it to open, only counts
 	trip   time.Duration // the quickest there was: so long before its answer a request was counted, at least
 	own    usage
 }
@@ -86,17 +87,16 @@ type within struct {
 // keepTo keeps to the window that a limit is taken to have, and to as much more as the
 // pace lets go.
 func (w *within) keepTo(l *learner, pace float64) {
-	w.trip = l.quickest
-	w.window = 0
-	if r := &l.rate; !l.blocked && r.climb == 0 && r.doubt == 0 && l.quickest < r.window {
-		w.window = r.window
-		w.quota = max(r.cycle, int64(math.Ceil(pace*w.window.Seconds())))
+	r := &l.rate
+	w.trip, w.window = l.quickest, r.window
+	if w.holds = !l.blocked && r.climb == 0 && r.doubt == 0 && l.quickest < r.window; w.holds {
+		w.quota = max(r.cycle, int64(math.Ceil(pace*w.window.Seconds()-1e-6))) // at the very pace of the window no more than it lets through
 	}
 }
 
 // free moves the instant at which n units may go back to when there is room for them.
 func (w *within) free(now, at time.Time, n int64) (time.Time, bool) {
-	if w.window == 0 {
+	if !w.holds {
 		return at, true
 	}
 	back, known := w.own.back(now, w.own.used(now, w.window)+n-w.quota, w.window)

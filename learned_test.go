@@ -103,6 +103,26 @@ func TestReopeningTellsTheWindow(t *testing.T) {
 	}
 }
 
+// Who knows the window and counts what is in it needs no room for requests that meet.
+func TestKnownHiddenWindowIsUsedUp(t *testing.T) {
+	const windows, quota = 60, 50
+	var later, refused int64
+	for _, trip := range []time.Duration{5 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond} {
+		begun := heedtest.Tally{}
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.FixedWindow, Policies: []heedtest.Policy{{Quota: quota, Window: 5 * time.Second}}, Dialect: heedtest.Silent, Latency: heedtest.RoundTrip(trip),
+		}, 16, windows, func(o *heedtest.Origin, _ *heed.Registry) {
+			time.Sleep(50 * time.Second)
+			begun = o.Tally()
+		}}.play(t)
+		later, refused = later+tally.Accepted-begun.Accepted, refused+tally.Refused-begun.Refused
+	}
+	t.Logf("%d accepted and %d refused after the first 50 s", later, refused)
+	if most := int64(3 * (windows - 10) * quota); later < most*985/1000 || refused > 34 { // ten attempts of each, with what is on its way
+		t.Errorf("%d accepted of %d and %d refused after the first 50 s", later, most, refused)
+	}
+}
+
 // What a full bucket let through at first is no rate, which the second refusal
 // shows.
 func TestBurstIsNotTakenForTheRateForLong(t *testing.T) {
@@ -113,6 +133,29 @@ func TestBurstIsNotTakenForTheRateForLong(t *testing.T) {
 	t.Logf("%d accepted, %d refused", tally.Accepted, tally.Refused)
 	if tally.Refused > 19 || tally.Accepted < 205 { // 13 of them in flight at first; one more refusal costs a second
 		t.Errorf("%d accepted of 250, %d refused", tally.Accepted, tally.Refused)
+	}
+}
+
+// A bucket that gathered a little while heed kept below its rate lets through more than that for long.
+// Each attempt at more costs one refusal then, not another one for the pace that was kept up meanwhile.
+func TestWhatABucketGatheredIsNotTakenForItsRateAgain(t *testing.T) {
+	var refused, accepted, later int64
+	for _, trip := range []time.Duration{5 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond} {
+		for _, burst := range []int64{20, 50} {
+			begun := int64(0)
+			tally, _ := load{heedtest.Config{
+				Algorithm: heedtest.TokenBucket, Policies: []heedtest.Policy{{Quota: 10, Window: time.Second, Burst: burst}}, Dialect: heedtest.Silent,
+				Latency: heedtest.RoundTrip(trip),
+			}, 16, 400, func(o *heedtest.Origin, _ *heed.Registry) {
+				time.Sleep(100 * time.Second) // until it has been seen once
+				begun = o.Tally().Refused
+			}}.play(t)
+			refused, accepted, later = refused+tally.Refused, accepted+tally.Accepted, later+tally.Refused-begun
+		}
+	}
+	t.Logf("%d accepted, %d refused, %d of them after the first 100 s", accepted, refused, later)
+	if later > 105 || accepted < 6*4000*95/100 { // an attempt after each 250 or 300: some 75; two for each are 150
+		t.Errorf("%d accepted of %d, %d refused after the first 100 s", accepted, 6*4000, later)
 	}
 }
 

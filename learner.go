@@ -247,13 +247,14 @@ func (l *learner) notInFlight(now time.Time) {
 	r, open := &l.rate, now.Sub(l.since)
 	if l.accepted > r.burst || len(r.zeros) < 2 {
 		r.measured(l.accepted, open, steep(l.accepted))
+		r.cycle = max(min(r.cycle, r.burst), 2) // they may have kept to it for hours: that was no window, nor a burst
 	} else {
 		first := r.zeros[len(r.zeros)-1]
 		r.measured(r.total-first.n, now.Sub(first.at), gently)
 		r.doubt, r.full = doublings(r.low, rateOf(l.accepted, open)), l.accepted
+		r.cycle = max(r.burst, 2)
 	}
-	// They may have kept to it for hours: that was no window, nor a burst.
-	r.cycle, r.window, r.most, r.pressed = max(min(r.cycle, r.burst), 2), 0, ages, 0
+	r.window, r.most, r.pressed = 0, ages, 0
 }
 
 // asOften reports whether as many were accepted since the latest reopening as before

@@ -39,6 +39,7 @@ type throughput struct {
 	opened   mark          // the latest reopening …
 	closed   time.Duration // … and for how long it had been closed
 	bunches  bool          // units come many at a time, as in a window
+	kept     keptUp        // whether low is only a pace that was kept up
 
 	trial   bool          // the pace is twice as high at first, to see whether it was shut for a penalty, or by an outage, or is no bucket
 	shut    time.Duration // for how long it was closed at the latest blocks, at least
@@ -90,6 +91,11 @@ func (t *throughput) accepted(start time.Time, pressed bool) {
 		t.next = (t.next + 1) % k
 	}
 	t.total++
+	for i := range t.zeros {
+		if !start.After(t.zeros[i].at) { // it was let through before that one was refused
+			t.zeros[i].n++
+		}
+	}
 }
 
 // refused takes in the refusal that begins a block, of a request sent at an
@@ -104,15 +110,16 @@ func (t *throughput) refused(start time.Time, usual, through float64) {
 	tooFast := t.pace()
 	t.tooFast = tooFast
 	cycles := t.pressed >= t.cycle // one at least
+	t.kept.proves(least)
 	switch {
 	case t.penalty > 0:
 		t.punished(usual)
 	case tooFast > t.low && t.doubt > 0:
 		again = t.narrow(least, usual)
 	case tooFast > t.low && cycles && (t.bunches || t.pressed >= 4*t.gathered):
-		before := t.pressed - t.cycle - int64(tooFast*usual) // those in flight came after the one refused
-		if tooFast < 4*t.low {                               // else it rose too steeply for that
-			least = max(least, t.at(before))
+		before := t.pressed - t.cycle - int64(tooFast*usual)                                             // those in flight came after the one refused
+		if kept := t.at(before); tooFast < 4*t.low && t.kept.believe(kept, tooFast, max(t.low, least)) { // else it rose too steeply for that
+			least = kept
 		}
 		t.low = max(t.low, least)
 		if t.climb > slowly || tooFast > 2*t.low { // it rose so steeply that this tells little
@@ -123,6 +130,8 @@ func (t *throughput) refused(start time.Time, usual, through float64) {
 	case tooFast > t.low && (cycles || t.climb == 0 || least >= t.low): // a bucket may have held what was accepted at so high a pace
 		t.low = max(t.low, least)
 		t.climb /= 2
+	case t.kept.proven > 0:
+		t.low = min(t.low, t.kept.refused())
 	case rested: // nobody asked for long: what was accepted since is too little to tell
 		t.low, t.climb = min(t.low, 0.95*tooFast), t.climb/2
 	case t.sure: // by chance, and so is this
@@ -214,7 +223,7 @@ func (t *throughput) least(at time.Time) (rate float64) {
 // measured is the first measure: n requests in a time. The pace rises from there
 // on, by so many doublings in a cycle, where that may have been too long.
 func (t *throughput) measured(n int64, d time.Duration, climb float64) {
-	t.low, t.cycle, t.window, t.climb, t.doubt = rateOf(n, d), max(n, 2), d, climb, 0
+	t.low, t.cycle, t.window, t.climb, t.doubt, t.kept = rateOf(n, d), max(n, 2), d, climb, 0, keptUp{}
 }
 
 // reopened says that the limit lets through again after it was closed for so
@@ -240,6 +249,8 @@ func (t *throughput) at(n int64) float64 {
 		return t.low * cautious * math.Exp2(min(max(float64(n)/float64(t.cycle)-2, 1), 30))
 	case t.climb > 0:
 		return t.low * cautious * math.Exp2(min(t.climb*float64(n)/float64(t.cycle), 30))
+	case n < t.cost && t.sure: // its window is counted, too (within), and lets through no more than that however they meet
+		return t.low
 	case n < t.cost:
 		x := float64(n) / float64(t.cost)
 		return t.low * (cautious + (1-cautious)*x*x*x)
