@@ -1,0 +1,76 @@
+package heed_test
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heedhttp/heed"
+)
+
+// A jittery road to a limiter takes now long, now short, either way: 15 ms at least, and 25 ms
+// in the mean.
+type jittery struct {
+	http.RoundTripper
+	rng *rand.Rand
+}
+
+func (j jittery) RoundTrip(req *http.Request) (*http.Response, error) {
+	time.Sleep(j.way())
+	resp, err := j.RoundTripper.RoundTrip(req)
+	time.Sleep(j.way())
+	return resp, err
+}
+
+func (j jittery) way() time.Duration {
+	return 15*time.Millisecond + time.Duration(j.rng.ExpFloat64()*float64(10*time.Millisecond))
+}
+
+// fareOneByOne has one client, which waits for each answer, ask a limiter down a jittery road
+// for a while, several times, and wants so many accepted and no more than so many refused in the
+// mean.
+func fareOneByOne(t *testing.T, length time.Duration, least, most int, made func() func(now time.Time, h http.Header) bool) {
+	const times = 8
+	accepted, refused := 0, 0
+	for seed := range uint64(times) {
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(time.Duration(seed) * 137 * time.Millisecond) // of the clock
+			accepts := made()
+			l := &limiter{accepts: func(_ *http.Request, now time.Time, h http.Header) bool { return accepts(now, h) }}
+			tr := quiet(t, jittery{l, rand.New(rand.NewPCG(seed, 5))}, heed.Limits{})
+			for end := time.Now().Add(length); time.Now().Before(end); {
+				resp, err := tr.Client().Get("http://origin.test/")
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp.Body.Close()
+			}
+			accepted, refused = accepted+l.accepted, refused+l.refused
+		})
+	}
+	t.Logf("%d accepted, %d refused in the mean", accepted/times, refused/times)
+	if accepted < times*least || refused > times*most {
+		t.Errorf("%d accepted, %d refused in the mean; want at least %d and at most %d", accepted/times, refused/times, least, most)
+	}
+}
+
+// Where neither a window nor a reset is named, a wait that is now enough, now too short for the
+// way the requests took is not kept to: one that is always enough is. Nor is it taken for
+// enough for the request that went much later, because the refusal had asked for that.
+func TestAWaitThatIsOnlySometimesEnoughIsNotKeptTo(t *testing.T) {
+	fareOneByOne(t, time.Minute, 450, 8, func() func(now time.Time, h http.Header) bool { // of 600
+		w := &window{quota: 10, length: time.Second}
+		return func(now time.Time, h http.Header) bool {
+			ok := w.take(now)
+			h.Set("X-RateLimit-Limit", strconv.Itoa(w.quota))
+			h.Set("X-RateLimit-Remaining", strconv.Itoa(max(w.quota-w.used, 0)))
+			if !ok {
+				h.Set("Retry-After", "1")
+			}
+			return ok
+		}
+	})
+}
