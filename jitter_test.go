@@ -1,6 +1,7 @@
 package heed_test
 
 import (
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -70,6 +71,34 @@ func TestAWaitThatIsOnlySometimesEnoughIsNotKeptTo(t *testing.T) {
 			if !ok {
 				h.Set("Retry-After", "1")
 			}
+			return ok
+		}
+	})
+}
+
+// A count that takes the window before into account, of which the end is named as an instant in thousandths
+// of a second: what is left does not run empty for a client that goes one by one down a road on which
+// answers take longer than that instant is uncertain. Upstash announces it so.
+func TestCountersOfTwoWindowsAreUsedOneByOneDownAJitteryRoad(t *testing.T) {
+	fareOneByOne(t, time.Minute, 470, 1, func() func(now time.Time, h http.Header) bool { // of 600
+		const quota, window = 10, time.Second
+		var began, blocked time.Time
+		before, latest := 0, 0
+		return func(now time.Time, h http.Header) bool {
+			if start := now.Truncate(window); !start.Equal(began) {
+				if before = latest; start.Sub(began) > window {
+					before = 0
+				}
+				began, latest = start, 0
+			}
+			used := int(float64(before)*(1-now.Sub(began).Seconds()/window.Seconds())) + latest
+			ok := used < quota && !now.Before(blocked)
+			if ok {
+				latest, used = latest+1, used+1
+			} else {
+				blocked = began.Add(window)
+			}
+			usualFields(h, quota, quota-used, int64(math.Ceil(float64(began.Add(window).UnixNano())/1e6)))
 			return ok
 		}
 	})
