@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +17,7 @@ import (
 // in the mean.
 type jittery struct {
 	http.RoundTripper
+	mu  *sync.Mutex
 	rng *rand.Rand
 }
 
@@ -27,13 +29,15 @@ func (j jittery) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 func (j jittery) way() time.Duration {
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	return 15*time.Millisecond + time.Duration(j.rng.ExpFloat64()*float64(10*time.Millisecond))
 }
 
-// fareOneByOne has one client, which waits for each answer, ask a limiter down a jittery road
-// for a while, several times, and wants so many accepted and no more than so many refused in the
-// mean.
-func fareOneByOne(t *testing.T, length time.Duration, least, most int, made func() func(now time.Time, h http.Header) bool) {
+// fareFromAfar has some clients, each of which waits for its answers, ask a limiter down a jittery
+// road for a minute, several times, and wants so many accepted and no more than so many refused in
+// the mean.
+func fareFromAfar(t *testing.T, clients, least, most int, made func() func(now time.Time, h http.Header) bool) {
 	const times = 8
 	accepted, refused := 0, 0
 	for seed := range uint64(times) {
@@ -41,14 +45,22 @@ func fareOneByOne(t *testing.T, length time.Duration, least, most int, made func
 			time.Sleep(time.Duration(seed) * 137 * time.Millisecond) // of the clock
 			accepts := made()
 			l := &limiter{accepts: func(_ *http.Request, now time.Time, h http.Header) bool { return accepts(now, h) }}
-			tr := quiet(t, jittery{l, rand.New(rand.NewPCG(seed, 5))}, heed.Limits{})
-			for end := time.Now().Add(length); time.Now().Before(end); {
-				resp, err := tr.Client().Get("http://origin.test/")
-				if err != nil {
-					t.Fatal(err)
-				}
-				resp.Body.Close()
+			tr := quiet(t, jittery{l, &sync.Mutex{}, rand.New(rand.NewPCG(seed, 5))}, heed.Limits{})
+			end := time.Now().Add(time.Minute)
+			var busy sync.WaitGroup
+			for range clients {
+				busy.Go(func() {
+					for time.Now().Before(end) {
+						resp, err := tr.Client().Get("http://origin.test/")
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						resp.Body.Close()
+					}
+				})
 			}
+			busy.Wait()
 			accepted, refused = accepted+l.accepted, refused+l.refused
 		})
 	}
@@ -62,7 +74,7 @@ func fareOneByOne(t *testing.T, length time.Duration, least, most int, made func
 // way the requests took is not kept to: one that is always enough is. Nor is it taken for
 // enough for the request that went much later, because the refusal had asked for that.
 func TestAWaitThatIsOnlySometimesEnoughIsNotKeptTo(t *testing.T) {
-	fareOneByOne(t, time.Minute, 450, 8, func() func(now time.Time, h http.Header) bool { // of 600
+	fareFromAfar(t, 1, 450, 8, func() func(now time.Time, h http.Header) bool { // of 600
 		w := &window{quota: 10, length: time.Second}
 		return func(now time.Time, h http.Header) bool {
 			ok := w.take(now)
@@ -80,26 +92,35 @@ func TestAWaitThatIsOnlySometimesEnoughIsNotKeptTo(t *testing.T) {
 // of a second: what is left does not run empty for a client that goes one by one down a road on which
 // answers take longer than that instant is uncertain. Upstash announces it so.
 func TestCountersOfTwoWindowsAreUsedOneByOneDownAJitteryRoad(t *testing.T) {
-	fareOneByOne(t, time.Minute, 470, 1, func() func(now time.Time, h http.Header) bool { // of 600
-		const quota, window = 10, time.Second
-		var began, blocked time.Time
-		before, latest := 0, 0
-		return func(now time.Time, h http.Header) bool {
-			if start := now.Truncate(window); !start.Equal(began) {
-				if before = latest; start.Sub(began) > window {
-					before = 0
-				}
-				began, latest = start, 0
+	fareFromAfar(t, 1, 470, 1, twoWindows) // of 600
+}
+
+// Where what is left runs empty all the same, though nothing else is on its way, it is still that
+// count and no bucket.
+func TestCountersOfTwoWindowsThatRanEmptyOnceAreStillUsed(t *testing.T) {
+	fare(t, time.Minute, 415, 2, twoWindows) // of 600
+}
+
+// twoWindows is a limit of 10 a second by two counts.
+func twoWindows() func(now time.Time, h http.Header) bool {
+	const quota, window = 10, time.Second
+	var began, blocked time.Time
+	before, latest := 0, 0
+	return func(now time.Time, h http.Header) bool {
+		if start := now.Truncate(window); !start.Equal(began) {
+			if before = latest; start.Sub(began) > window {
+				before = 0
 			}
-			used := int(float64(before)*(1-now.Sub(began).Seconds()/window.Seconds())) + latest
-			ok := used < quota && !now.Before(blocked)
-			if ok {
-				latest, used = latest+1, used+1
-			} else {
-				blocked = began.Add(window)
-			}
-			usualFields(h, quota, quota-used, int64(math.Ceil(float64(began.Add(window).UnixNano())/1e6)))
-			return ok
+			began, latest = start, 0
 		}
-	})
+		used := int(float64(before)*(1-now.Sub(began).Seconds()/window.Seconds())) + latest
+		ok := used < quota && !now.Before(blocked)
+		if ok {
+			latest, used = latest+1, used+1
+		} else {
+			blocked = began.Add(window)
+		}
+		usualFields(h, quota, quota-used, int64(math.Ceil(float64(began.Add(window).UnixNano())/1e6)))
+		return ok
+	}
 }
