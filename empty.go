@@ -110,10 +110,11 @@ func (l *ledger) close(now time.Time, wait, atMost time.Duration) {
 func (d *drought) lasts() bool { return !d.dry.IsZero() }
 
 // hearLeft takes in that so many are left by the answer to a request sent at start, which ends
-// the drought unless it was counted before that began.
+// the drought unless it was counted before that began. Where it went later than the wait was, as after a
+// refusal that had it wait for longer, it does not show whether that is enough.
 func (d *drought) hearLeft(start time.Time, left int64) {
 	if d.lasts() && start.After(d.dry) {
-		if d.blind > 0 {
+		if d.blind > 0 && start.Sub(d.dry) <= d.blind+d.blind/4 {
 			d.waited(left)
 		}
 		d.dry, d.hinted = time.Time{}, time.Time{}
@@ -133,7 +134,7 @@ func (d *drought) blindWait(now time.Time, refused, again bool) time.Duration {
 		return max(d.dry.Add(d.blind).Sub(now), blindLeast)
 	case refused && again:
 		switch {
-		case d.enough == d.blind && 0 < d.waits && d.waits < seldom && d.most == 1: // it is hardly enough for one unit
+		case d.enough == d.blind && 0 < d.waits && d.waits < seldom: // it is hardly enough
 			d.enough, d.proven, d.blind = 0, d.blind, d.blind+d.blind/4
 		case d.enough == d.blind && d.waits > 0: // others may have been first
 			d.enough = 0
@@ -178,8 +179,9 @@ func (d *drought) waited(left int64) {
 		return
 	}
 	d.most = max(d.most, d.back)
-	d.enough = d.blind
-	d.waits++
+	if d.waits++; d.enough == 0 || d.proven == 0 || d.waits >= d.patience { // else a shorter one may be by chance
+		d.enough = d.blind
+	}
 	d.proven -= d.proven / 500 // it may have become more
 	shorter, try := max(d.blind/2, d.proven+d.proven/4, blindLeast), left > 0 && d.proven > 0
 	if left >= d.whole {

@@ -446,12 +446,13 @@ func (p *partition) admit(now time.Time, a *ask) *Permit {
 // muchWaiting is the sum of waits on an origin that is worth a warning.
 const muchWaiting = 30 * time.Second
 
-// wants counts demand, for the smoother.
+// wants counts demand, for the smoother. Who sends the next request when the last is answered comes a
+// round trip later, and those are now long, now short.
 func (p *partition) wants(now time.Time, a *ask) {
 	for _, s := range p.slots {
 		if n := p.cost(s, a); n > 0 && s.enforced() && s.holds(a.lane) {
 			s.demand.add(now, n, s.span(now))
-			s.demand.follow(now, s.taken, max(s.ledger.grain, s.ledger.rounded))
+			s.demand.follow(now, s.taken, max(s.ledger.grain, s.ledger.rounded, 2*s.ledger.usual))
 		}
 	}
 }
