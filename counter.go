@@ -240,9 +240,9 @@ func (l *ledger) weigh(now, start time.Time, c *charge, p *Policy, s *statement,
 	k.fits, k.up, k.down = k.fits+1, k.up && up, k.down && down
 	long := now.Sub(k.from) > k.last.Sub(k.ends) // a reset that every answer puts off would show
 	jumps := k.counter.contradict(0)
-	slides := !(jumps && l.shape == shapeRefill) && !k.sliding.contradict(l.foreign/8) && (l.inferred > 0 || k.sliding.most+2 >= float64(p.Quota) || !now.Before(k.due))
+	slides := !k.stays && !(jumps && l.shape == shapeRefill) && !k.sliding.contradict(l.foreign/8) && (l.inferred > 0 || k.sliding.most+2 >= float64(p.Quota) || !now.Before(k.due))
 	fits := long && k.own >= fewUnits && k.fits >= convinced && !k.up && !k.down && k.fixed.contradict(0) && !slides
-	if fits || k.stays && !k.fills {
+	if fits || l.othersSeen && k.stays && !k.fills {
 		if l.shape, k.known = shapeRefill, true; jumps {
 			k.ticks = l.tick()
 		}
@@ -255,8 +255,8 @@ func (l *ledger) weigh(now, start time.Time, c *charge, p *Policy, s *statement,
 // sliding window comes back before the reset named, if that is when the oldest unit does, and if it is when the newest
 // does, every request puts it off. So where the very same instant is named meanwhile, it does not slide; or
 // in seconds to go the same one for longer than what they are rounded to and a round trip could hide that it is put
-// off. That is asked only where others are seen: who is alone knows how its own units come back, and some name
-// the end of a window beside units that slide.
+// off. The latter counts only where others are seen: some name the end of a window, in seconds, beside units that
+// slide, and who is alone knows how its own units come back.
 func (k *counter) stay(now, start time.Time, s *statement, least, most float64, others bool) {
 	if k.since.IsZero() {
 		k.since, k.due, k.same, k.low, k.stays, k.fills = now, start.Add(s.reset-s.resolution), k.instant, math.Inf(1), false, true
@@ -264,8 +264,8 @@ func (k *counter) stay(now, start time.Time, s *statement, least, most float64, 
 	if !k.same.Equal(k.instant) {
 		k.same = time.Time{}
 	}
-	same := !k.same.IsZero() || now.Sub(k.since) > 2*s.resolution+now.Sub(start)
-	k.stays = k.stays || others && same && now.Before(k.due) && start.After(k.lowAt) && least > k.low+1
+	same := !k.same.IsZero() || others && now.Sub(k.since) > 2*s.resolution+now.Sub(start)
+	k.stays = k.stays || same && now.Before(k.due) && start.After(k.lowAt) && least > k.low+1
 	if most < k.low {
 		k.low, k.lowAt = most, now
 	}
