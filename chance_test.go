@@ -247,3 +247,26 @@ func TestLimitsAndOutagesAreFoundWhereSomeAreRefusedByChance(t *testing.T) {
 		}
 	}
 }
+
+// A bucket that is large and slow looks like a part of an origin that is out of order: the first pace that it is
+// met at is many times what it lets through from then on, and whoever is refused waits. It is found all the same.
+func TestLargeSlowHiddenBucketIsNotTakenForChanceForLong(t *testing.T) {
+	const goroutines, trip = 4, 100 * time.Millisecond
+	for _, policy := range []heedtest.Policy{{Quota: 5000, Window: time.Hour}, {Quota: 300, Window: 15 * time.Minute}} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &flaky{base: heedtest.NewOrigin(heedtest.Config{
+				Algorithm: heedtest.TokenBucket, Dialect: heedtest.Silent, Policies: []heedtest.Policy{policy}, Latency: heedtest.RoundTrip(trip),
+			}), trip: trip, rng: rand.New(rand.NewPCG(1, 7))}
+			const found, rest = 2 * time.Hour, 4 * time.Hour
+			f.play(t, goroutines, found+rest, func() {
+				time.Sleep(found)
+				f.base.ResetTally()
+			})
+			tally, all := f.base.Tally(), float64(policy.Quota)*float64(rest)/float64(policy.Window)
+			t.Logf("%d per %v: %d accepted of %.0f, %d refused", policy.Quota, policy.Window, tally.Accepted, all, tally.Refused)
+			if float64(tally.Accepted) < 0.9*all || float64(tally.Refused) > 0.1*all {
+				t.Errorf("%d per %v: %d accepted of %.0f, %d refused", policy.Quota, policy.Window, tally.Accepted, all, tally.Refused)
+			}
+		})
+	}
+}
