@@ -270,3 +270,42 @@ func TestLargeSlowHiddenBucketIsNotTakenForChanceForLong(t *testing.T) {
 		})
 	}
 }
+
+// A hidden bucket that is full again every morning is emptied at many times its rate. That the pace then falls as far
+// as where a part of an origin is out of order costs no more refusals the more often it has turned out to be a limit.
+func TestHiddenBucketThatIsFullAgainEveryMorningCostsNoMoreEachDay(t *testing.T) {
+	const days, last, requests, goroutines = 12, 4, 1500, 8
+	synctest.Test(t, func(t *testing.T) {
+		o := heedtest.NewOrigin(heedtest.Config{
+			Algorithm: heedtest.TokenBucket, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: 600, Window: time.Hour}},
+			Latency: heedtest.RoundTrip(100 * time.Millisecond),
+		})
+		client := (&heed.Transport{Base: o, Registry: newRegistry(t, heed.Config{IdleAfter: 48 * time.Hour})}).Client()
+		for day := range days {
+			if day == days-last {
+				o.ResetTally()
+			}
+			morning := time.Now()
+			var wg sync.WaitGroup
+			for range goroutines {
+				wg.Go(func() {
+					for range requests / goroutines {
+						resp, err := client.Get(example)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						resp.Body.Close()
+					}
+				})
+			}
+			wg.Wait()
+			time.Sleep(time.Until(morning.Add(24 * time.Hour)))
+		}
+		tally := o.Tally()
+		t.Logf("%d accepted, %d refused in the last %d days", tally.Accepted, tally.Refused, last)
+		if tally.Refused > 80*last {
+			t.Errorf("%d accepted, %d refused in the last %d days", tally.Accepted, tally.Refused, last)
+		}
+	})
+}
