@@ -20,15 +20,19 @@ import "time"
 // and all are counted: one up for each refused, and down for each accepted by a few times the share
 // that is usually refused. A limit drives that count up within a handful of refusals, at whatever
 // share chance hardly ever does, once a share that was high is over: else that would explain all that
-// the limit refuses. Then it is learned from there on, and chance has to show for several times as long
-// the next time; but a refusal well below what the limit was seen to let through does not lower the
-// pace any more, unless there are too many of them. A learned rate is not given up at once, for that
-// would let all go that wait: the pace rises from several times that rate on, until it is plain that
-// there is none.
+// the limit refuses. Where a fifth is refused, what that explains is as much as there is, and nothing is
+// ever in excess: a bucket whose burst hid how low its rate is would be taken for chance for ever, for
+// each that it refuses waits, and so as many of each hundred are refused again. So after some hundreds of
+// refusals it is tried again whether it is a limit, each time after twice as many. Where it is one, it is
+// learned from there on, and chance has to show for several times as long the next time; but a refusal
+// well below what the limit was seen to let through does not lower the pace any more, unless there are too
+// many of them. A learned rate is not given up at once, for that would let all go that wait: the pace rises
+// from several times that rate on, until it is plain that there is none.
 type chance struct {
 	share  float64 // of requests refused of late; 0: none is known to be refused by chance
 	excess float64 // refusals beyond what that explains
 	quiet  float64 // so many more would have been refused of those accepted of late than twice those that were
+	untold int     // refusals at a share that explains any number of them
 
 	odds   int     // refusals at a pace that is well below …
 	proven float64 // … what was let through before, between two refusals of late
@@ -64,7 +68,10 @@ func (p *partition) byChance(now time.Time, pm *Permit, fresh bool, hint time.Du
 	case c.share > 0:
 		c.quiet = max(c.quiet-2, 0) // one by one, what chance accepts between two refusals does not add up, but far more does
 		c.share += (1 - c.share) / lately
-		if c.excess++; c.excess < tooMany {
+		if c.excess++; byFar*c.share > 1-c.share {
+			c.untold++
+		}
+		if c.excess < tooMany && c.untold < lately<<min(c.failed, few) {
 			return true, false
 		}
 		*c = chance{failed: c.failed + 1}

@@ -247,3 +247,65 @@ func TestLimitsAndOutagesAreFoundWhereSomeAreRefusedByChance(t *testing.T) {
 		}
 	}
 }
+
+// A bucket that is large and slow looks like a part of an origin that is out of order: the first pace that it is
+// met at is many times what it lets through from then on, and whoever is refused waits. It is found all the same.
+func TestLargeSlowHiddenBucketIsNotTakenForChanceForLong(t *testing.T) {
+	const goroutines, trip = 4, 100 * time.Millisecond
+	for _, policy := range []heedtest.Policy{{Quota: 5000, Window: time.Hour}, {Quota: 300, Window: 15 * time.Minute}} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &flaky{base: heedtest.NewOrigin(heedtest.Config{
+				Algorithm: heedtest.TokenBucket, Dialect: heedtest.Silent, Policies: []heedtest.Policy{policy}, Latency: heedtest.RoundTrip(trip),
+			}), trip: trip, rng: rand.New(rand.NewPCG(1, 7))}
+			const found, rest = 2 * time.Hour, 4 * time.Hour
+			f.play(t, goroutines, found+rest, func() {
+				time.Sleep(found)
+				f.base.ResetTally()
+			})
+			tally, all := f.base.Tally(), float64(policy.Quota)*float64(rest)/float64(policy.Window)
+			t.Logf("%d per %v: %d accepted of %.0f, %d refused", policy.Quota, policy.Window, tally.Accepted, all, tally.Refused)
+			if float64(tally.Accepted) < 0.9*all || float64(tally.Refused) > 0.1*all {
+				t.Errorf("%d per %v: %d accepted of %.0f, %d refused", policy.Quota, policy.Window, tally.Accepted, all, tally.Refused)
+			}
+		})
+	}
+}
+
+// A hidden bucket that is full again every morning is emptied at many times its rate. That the pace then falls as far
+// as where a part of an origin is out of order costs no more refusals the more often it has turned out to be a limit.
+func TestHiddenBucketThatIsFullAgainEveryMorningCostsNoMoreEachDay(t *testing.T) {
+	const days, last, requests, goroutines = 12, 4, 1500, 8
+	synctest.Test(t, func(t *testing.T) {
+		o := heedtest.NewOrigin(heedtest.Config{
+			Algorithm: heedtest.TokenBucket, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: 600, Window: time.Hour}},
+			Latency: heedtest.RoundTrip(100 * time.Millisecond),
+		})
+		client := (&heed.Transport{Base: o, Registry: newRegistry(t, heed.Config{IdleAfter: 48 * time.Hour})}).Client()
+		for day := range days {
+			if day == days-last {
+				o.ResetTally()
+			}
+			morning := time.Now()
+			var wg sync.WaitGroup
+			for range goroutines {
+				wg.Go(func() {
+					for range requests / goroutines {
+						resp, err := client.Get(example)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						resp.Body.Close()
+					}
+				})
+			}
+			wg.Wait()
+			time.Sleep(time.Until(morning.Add(24 * time.Hour)))
+		}
+		tally := o.Tally()
+		t.Logf("%d accepted, %d refused in the last %d days", tally.Accepted, tally.Refused, last)
+		if tally.Refused > 80*last {
+			t.Errorf("%d accepted, %d refused in the last %d days", tally.Accepted, tally.Refused, last)
+		}
+	})
+}

@@ -337,7 +337,9 @@ func (p *partition) learnReopened(now, start time.Time) {
 	if l.shut() > 3*perUnit(r.low) { // one by one, some would have come meanwhile
 		r.bunches = true
 	}
-	if r.doubt == 0 && r.penalty == 0 && l.chance.fallen(r) { // part of the origin may have been out of order, which is over
+	// Part of the origin may have been out of order, which is over. Else what rises steeply is soon
+	// refused again, which is one more in close succession: that has to end.
+	if r.doubt == 0 && r.penalty == 0 && l.chance.blocks <= 2*timeAndAgain && l.chance.fallen(r) {
 		r.climb = max(r.climb, steeply)
 		r.cycle, r.window = min(r.cycle, 2*few), 0
 	}

@@ -113,6 +113,9 @@ func (s *slot) pace(now time.Time, waiting int64, sm *Smoothing) float64 {
 			return math.Inf(1)
 		}
 		// No reset to plan for: the window slides along.
+		if s.source == SourceConfigured { // what is used is this process's own, and all of it comes back meanwhile
+			left = float64(p.Quota)
+		}
 		if !s.paced(now, p.Window, float64(waiting), left, sm) {
 			s.plan = plan{}
 			return math.Inf(1)

@@ -75,3 +75,30 @@ func TestQuotaThatIsMetLateInItsWindowIsUsedUp(t *testing.T) {
 		}
 	}
 }
+
+// What is used of a configured quota comes back within its window: who comes every hour for less than that allows,
+// however little is left just then, never uses it up, and is not paced.
+func TestBurstsThatAConfiguredQuotaCanAffordForGoodAreNotPaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := &heed.Transport{
+			Registry: newRegistry(t, heed.Config{Default: heed.Limits{Policies: []heed.Policy{{Quota: 1000, Window: 24 * time.Hour}}}}),
+			Base: respond(func(*http.Request) *http.Response {
+				time.Sleep(100 * time.Millisecond)
+				return reply(200, "")
+			}),
+		}
+		for hour := range 72 {
+			began := time.Now()
+			var wg sync.WaitGroup
+			for range 30 {
+				wg.Go(func() { tr.RoundTrip(request(example)) })
+			}
+			wg.Wait()
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("30 requests of 1000 a day, every hour, took %v in hour %d", took, hour)
+				return
+			}
+			time.Sleep(time.Until(began.Add(time.Hour)))
+		}
+	})
+}
