@@ -147,9 +147,9 @@ func (l *line) spot(number uint64) (after *waiter, n int, units int64) {
 	behind, of := 0, int64(0)
 	for first, last := l.first, l.last; ; first, last = first.next, last.prev {
 		switch {
-		case last == nil || last.number <= number:
+		case last == nil || last.number < number:
 			return last, l.len - behind, l.units - of
-		case first.number > number:
+		case first.number >= number:
 			return first.prev, n, units
 		}
 		n++
