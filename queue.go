@@ -140,6 +140,9 @@ func (q *queue) ahead(a *ask) (n int, units int64) {
 	return n + before, units + of
 }
 
+// behind returns how many waiters of a queue, and units, a would go behind.
+func (a *ask) behind(q *queue) (n int, units int64) { return q.ahead(a) }
+
 // spot returns after whom in the line a number stands, nil: before all, and how
 // many, and units, that is. It looks from both ends, for newcomers stand near
 // the last and retries near the first.

@@ -34,7 +34,7 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 		return nil, p.admit(now, a), nil
 	}
 	if !a.deadline.IsZero() && o.waiting > p.waiting() && o.hasCommonLimits() {
-		pl.all += p.others(now, a)
+		pl.all += p.others(now, a.behind)
 		v = p.judge(now, a, &pl)
 	}
 	mayGo := v.goes(now) // if nobody else does

@@ -293,25 +293,38 @@ func (o *origin) settleDeadlines(now time.Time) {
 	if o.limits.MinInterval <= 0 && o.limits.MinPause <= 0 {
 		return
 	}
-	var hurried []*waiter
+	var line []*waiter
 	for _, p := range o.partitions {
-		p.queues(func(_ *lane, q *queue) {
-			if q.deadlines > 0 {
-				q.all(func(w *waiter) {
-					if !w.deadline.IsZero() {
-						hurried = append(hurried, w)
-					}
-				})
-			}
-		})
+		p.queues(func(_ *lane, q *queue) { q.all(func(w *waiter) { line = append(line, w) }) })
 	}
-	slices.SortFunc(hurried, byTurn)
-	for _, w := range hurried {
-		p := w.home
-		pl := p.placeOf(&w.ask)
-		pl.all += p.others(now, &w.ask)
-		v := p.judge(now, &w.ask, &pl)
-		p.refuseLate(now, w, &v)
+	slices.SortFunc(line, byTurn)
+	type front struct { // those of one queue that have been before
+		place
+		requests int64
+	}
+	fronts := make(map[*queue]*front)
+	before := func(q *queue) (int, int64) {
+		if f := fronts[q]; f != nil {
+			return f.n, f.requests
+		}
+		return 0, 0
+	}
+	for _, w := range line {
+		p, q := w.home, w.queue
+		f := fronts[q]
+		if f == nil {
+			f = &front{place: place{units: make([]int64, len(p.slots))}}
+			fronts[q] = f
+		}
+		if !w.deadline.IsZero() {
+			pl := f.place
+			pl.all += p.others(now, before)
+			if v := p.judge(now, &w.ask, &pl); p.refuseLate(now, w, &v) {
+				continue
+			}
+		}
+		f.add(p, &w.ask)
+		f.requests += w.units()
 	}
 }
 
