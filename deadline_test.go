@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -276,6 +277,92 @@ func TestDeadlinesAreJudgedAgainOnNews(t *testing.T) {
 					t.Errorf("after %v: %#v", w.at, le)
 				}
 			})
+		})
+	}
+}
+
+// Those of other credentials take their turns, too, where the origin has an interval for all: news that
+// puts a deadline out of reach behind them has it refused then and there, and behind nobody who is refused.
+func TestDeadlinesAreJudgedAgainBehindOtherCredentials(t *testing.T) {
+	for name, limits := range map[string]heed.Limits{"MinInterval": {MinInterval: 2 * time.Second}, "MinPause": {MinPause: 2 * time.Second}} {
+		for _, tc := range []struct {
+			name   string
+			news   func(r *heed.Registry, pm *heed.Permit)
+			within [3]time.Duration // the deadlines of three, the second of another credential
+			went   [3]time.Duration // when they start; 0: refused at once
+		}{
+			{"nothing", func(*heed.Registry, *heed.Permit) {}, [3]time.Duration{7, 7, 7}, [3]time.Duration{2, 4, 6}},
+			{"a pause", func(r *heed.Registry, _ *heed.Permit) { r.Pause(example, 3*time.Second) }, [3]time.Duration{7, 7, 7}, [3]time.Duration{4, 6, 0}},
+			{"a pause that others miss", func(r *heed.Registry, _ *heed.Permit) { r.Pause(example, 3*time.Second) }, [3]time.Duration{7, 5, 7}, [3]time.Duration{4, 0, 6}},
+			{"a longer interval", func(r *heed.Registry, _ *heed.Permit) {
+				r.SetLimits(example, heed.Limits{MinInterval: 3 * limits.MinInterval / 2, MinPause: 3 * limits.MinPause / 2})
+			}, [3]time.Duration{7, 7, 7}, [3]time.Duration{2, 5, 0}},
+		} {
+			t.Run(name+", "+tc.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					r := newRegistry(t, heed.Config{Default: limits})
+					defer r.Close()
+					for _, key := range []string{"a", "b"} {
+						pm := acquire(t, r, request(example, "X-Api-Key", key))
+						pm.Observe(answer(200))
+						pm.Release()
+					}
+					time.Sleep(time.Minute)
+					began := time.Now()
+					r.Pause(example, 2*time.Second)
+					var went [3]time.Duration
+					var wg sync.WaitGroup
+					for i, key := range []string{"a", "b", "a"} {
+						wg.Go(func() {
+							ctx, cancel := context.WithTimeout(t.Context(), tc.within[i]*time.Second)
+							defer cancel()
+							pm, err := r.Acquire(ctx, request(example, "X-Api-Key", key))
+							if err == nil {
+								went[i] = time.Since(began) / time.Second
+								pm.Observe(answer(200))
+								pm.Release()
+							} else if le := limitErr(t, err); time.Since(began) != time.Second || le.Reason != heed.ReasonDeadline || le.Wait < tc.within[i]*time.Second-time.Second {
+								t.Errorf("request %d, after %v: %v", i, time.Since(began), err)
+							}
+						})
+						synctest.Wait()
+					}
+					time.Sleep(time.Second)
+					tc.news(r, nil)
+					wg.Wait()
+					if went != tc.went {
+						t.Errorf("went after %d s, want %d", went, tc.went)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Who stands behind others when its time is over is told what holds it then, not what did as it came.
+func TestDeadlineThatComesBehindOthersNamesNoPauseThatIsOver(t *testing.T) {
+	for _, most := range []time.Duration{0, 5800 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			limits := quota(10, 50*time.Second)
+			limits.MaxWait, limits.Smoothing = most, heed.Smoothing{Strict: true, Velocity: 1}
+			r := newRegistry(t, heed.Config{Default: limits})
+			defer r.Close()
+			one(t, r, 200)
+			time.Sleep(time.Minute)
+			r.Pause(example, time.Second)
+			urgent := heed.WithPriority(t.Context(), heed.PriorityHigh)
+			start(urgent, r, request(example)) // goes after the pause
+			w := startWithin(t, r, 5800*time.Millisecond)
+			time.Sleep(time.Second / 2)
+			next := start(urgent, r, request(example)) // goes five seconds later
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			if next.err != nil || next.at.Round(time.Millisecond) != 5500*time.Millisecond {
+				t.Errorf("the one before it: after %v %v", next.at, next.err)
+			}
+			if le := limitErr(t, w.err); le.Cause != heed.CauseQueue || w.at != 5800*time.Millisecond {
+				t.Errorf("after %v: %v", w.at, le)
+			}
 		})
 	}
 }

@@ -104,6 +104,82 @@ func TestEventsTellWhatHappens(t *testing.T) {
 	})
 }
 
+// Whoever is told that something is paused is told that it no longer is, also where nobody came by
+// as the pause ran out: a gauge of what is paused does not stay up for good.
+func TestEveryPauseIsToldToBeOver(t *testing.T) {
+	pauses := map[string]func(*heed.Registry, *heed.Permit){
+		"refused": func(_ *heed.Registry, pm *heed.Permit) { pm.Observe(answer(429, "Retry-After", "10")) },
+		"refused by one budget": func(_ *heed.Registry, pm *heed.Permit) {
+			pm.Observe(answer(429, "X-Ratelimit-Bucket", "b", "Retry-After", "10"))
+		},
+		"refused without a hint": func(_ *heed.Registry, pm *heed.Permit) { pm.Observe(answer(429)) },
+		"out of service":         func(_ *heed.Registry, pm *heed.Permit) { pm.Observe(answer(503, "Retry-After", "10")) },
+		"by the user":            func(r *heed.Registry, _ *heed.Permit) { r.Pause(example, 10*time.Second) },
+		"by the user and a server": func(r *heed.Registry, pm *heed.Permit) {
+			r.Pause(example, time.Second)
+			pm.Observe(answer(429, "Retry-After", "10"))
+		},
+	}
+	ends := map[string]func(*testing.T, *heed.Registry){
+		"with the next request": func(t *testing.T, r *heed.Registry) { acquire(t, r, request(example, "X-Api-Key", "k")).Cancel() },
+		"by Pause":              func(_ *testing.T, r *heed.Registry) { r.Pause(example, 0) },
+		"by Reset":              func(_ *testing.T, r *heed.Registry) { r.Reset(example) },
+		"with its partition": func(t *testing.T, r *heed.Registry) {
+			for range 10 { // by another credential
+				time.Sleep(10 * time.Minute)
+				acquire(t, r, request(example)).Release()
+			}
+		},
+		"with its origin": func(_ *testing.T, r *heed.Registry) {
+			time.Sleep(3 * time.Hour)
+			r.Snapshot()
+		},
+		"for want of room": func(t *testing.T, r *heed.Registry) {
+			for i := range 2 {
+				acquire(t, r, request(host(fmt.Sprint(i)))) // and goes on
+			}
+		},
+	}
+	for pause, begin := range pauses {
+		for end, finish := range ends {
+			for _, ran := range []time.Duration{0, 12 * time.Second} {
+				t.Run(fmt.Sprintf("%s, over %s, after %v", pause, end, ran), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						told, paused := 0, map[string]bool{}
+						r := newRegistry(t, heed.Config{MaxOrigins: 2, OnEvent: func(e heed.Event) {
+							if e.Kind == heed.EventPaused || e.Kind == heed.EventResumed {
+								told++
+								key := fmt.Sprint(e.Whole, e.Partition, e.Bucket)
+								if e.Whole {
+									key = "whole"
+								}
+								if paused[key] == (e.Kind == heed.EventPaused) {
+									t.Errorf("%v told of %q twice", e.Kind, key)
+								}
+								paused[key] = e.Kind == heed.EventPaused
+							}
+						}})
+						acquire(t, r, request(example)).Release()
+						pm := acquire(t, r, request(example, "X-Api-Key", "k"))
+						begin(r, pm)
+						pm.Release()
+						time.Sleep(ran)
+						finish(t, r)
+						for key, still := range paused {
+							if still {
+								t.Errorf("nobody was told that %q is paused no more", key)
+							}
+						}
+						if told == 0 {
+							t.Error("nobody was told of a pause")
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
 // A pause in doubt ends with the first request that succeeds, and is told.
 func TestPauseInDoubtEndsWithASuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -66,9 +66,7 @@ func (o *origin) rejoin(now time.Time, into *partition) {
 			if from.backoff.began.After(to.backoff.began) {
 				to.backoff = from.backoff
 			}
-			if from.pause.open {
-				from.emit(Event{Kind: EventResumed, Time: now})
-			}
+			from.resume(now)
 			to.refusals += from.refusals
 			to.waited += from.waited
 			o.remove(from)

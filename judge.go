@@ -302,8 +302,9 @@ func (s *slot) usual(n, units int64) int64 {
 }
 
 // others counts those waiting in the origin's other partitions that are sure
-// to go before a: nothing holds them but what holds all.
-func (p *partition) others(now time.Time, a *ask) int {
+// to go before a request: nothing holds them but what holds all. before says
+// how many of a queue, and units, come before it.
+func (p *partition) others(now time.Time, before func(*queue) (n int, units int64)) int {
 	n := 0
 	for _, q := range p.origin.partitions {
 		if q == p || q.queued() == 0 || q.pause.holds(now) || q.smoother.limiter != nil || !q.cap.free(q.unanswered) {
@@ -326,7 +327,7 @@ func (p *partition) others(now time.Time, a *ask) int {
 					room = min(room, s.remaining(now))
 				}
 			}
-			ahead, units := line.ahead(a)
+			ahead, units := before(line)
 			if units > room {
 				return
 			}

@@ -85,6 +85,7 @@ func (p *partition) lane(now time.Time, key string) *lane {
 		}
 	}
 	if len(p.lanes) >= mostLanes {
+		p.unpause(now) // whoever was told of a pause is told that it is over
 		p.lanes = slices.DeleteFunc(p.lanes, func(l *lane) bool { return l.idle(now) })
 		if len(p.lanes) >= mostLanes {
 			return nil

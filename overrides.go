@@ -174,10 +174,23 @@ func (r *Registry) pattern(name string) (string, error) {
 	if r.config.Origin != nil && name != "" {
 		return name, nil
 	}
-	if u, err := url.Parse(name); err == nil && u.User != nil {
-		name = u.Redacted()
+	return "", fmt.Errorf("heed: %q is not an origin: want scheme://host[:port], scheme://*.host[:port] or *", withoutSecrets(name))
+}
+
+// withoutSecrets is what may be shown of what was to be an origin, and may be a whole URL, in whatever
+// form: no query, and neither user nor password, for either can be a token.
+func withoutSecrets(name string) string {
+	name, _, _ = strings.Cut(name, "?")
+	if i := strings.LastIndexByte(name, '@'); i >= 0 {
+		scheme, _, ok := strings.Cut(name[:i], "//")
+		if ok {
+			scheme += "//"
+		} else {
+			scheme = ""
+		}
+		name = scheme + "xxxxx" + name[i:]
 	}
-	return "", fmt.Errorf("heed: %q is not an origin: want scheme://host[:port], scheme://*.host[:port] or *", name)
+	return name
 }
 
 func canonicalPattern(name string) (string, bool) {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -193,6 +194,25 @@ func TestBadLimitsAreErrorsAndChangeNothing(t *testing.T) {
 	for _, l := range []heed.Limits{{}, {Policies: []heed.Policy{{Quota: 1, Unit: heed.UnitConcurrentRequests}}}, {Smoothing: heed.Smoothing{Velocity: 0.1}}} {
 		if err := r.SetLimits(example, l); err != nil {
 			t.Errorf("%+v: %v", l, err)
+		}
+	}
+}
+
+// What is taken for an origin may be a whole URL, and errors are logged.
+func TestErrorsShowNothingSecretOfWhatIsNoOrigin(t *testing.T) {
+	r := newRegistry(t, heed.Config{})
+	for _, name := range []string{
+		"https://user:secret@api.example.org", "https://secret@api.example.org", "//user:secret@api.example.org/path", "user:secret@api.example.org",
+		"https://user:secret@api.example.org:port", "https://user:secret%zz@api.example.org", "https://user:p@secret@api.example.org",
+		"https://user:secret@*.api.example.org", "https://api.example.org/?key=secret", "https://api.example.org:port?key=secret@",
+	} {
+		for call, err := range map[string]error{
+			"SetLimits": r.SetLimits(name, heed.Limits{}), "SetAllLimits": r.SetAllLimits(heed.Limits{}, map[string]heed.Limits{name: {}}),
+			"Pause": r.Pause(name, time.Second), "Reset": r.Reset(name),
+		} {
+			if err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "api.example.org") {
+				t.Errorf("%s(%q) = %v", call, name, err)
+			}
 		}
 	}
 }

@@ -140,6 +140,9 @@ func (q *queue) ahead(a *ask) (n int, units int64) {
 	return n + before, units + of
 }
 
+// behind returns how many waiters of a queue, and units, a would go behind.
+func (a *ask) behind(q *queue) (n int, units int64) { return q.ahead(a) }
+
 // spot returns after whom in the line a number stands, nil: before all, and how
 // many, and units, that is. It looks from both ends, for newcomers stand near
 // the last and retries near the first.
@@ -147,9 +150,9 @@ func (l *line) spot(number uint64) (after *waiter, n int, units int64) {
 	behind, of := 0, int64(0)
 	for first, last := l.first, l.last; ; first, last = first.next, last.prev {
 		switch {
-		case last == nil || last.number <= number:
+		case last == nil || last.number < number:
 			return last, l.len - behind, l.units - of
-		case first.number > number:
+		case first.number >= number:
 			return first.prev, n, units
 		}
 		n++

@@ -199,7 +199,7 @@ func (r *Registry) Check(req *http.Request) Decision {
 	}
 	pl := p.placeOf(&a)
 	if o.hasCommonLimits() {
-		pl.all += p.others(now, &a)
+		pl.all += p.others(now, a.behind)
 	}
 	p.wants(now, &a) // as it would
 	v := p.judge(now, &a, &pl)

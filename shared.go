@@ -346,6 +346,9 @@ func (o *origin) heed(now time.Time, n *News) {
 	if n.Reset {
 		o.reset(now)
 	}
+	if n.Partition == "" && n.Pause < 0 {
+		o.resume(now)
+	}
 	for _, p := range o.partitions {
 		s := p.shared
 		if n.Partition != "" && s.key != n.Partition {
@@ -357,8 +360,6 @@ func (o *origin) heed(now time.Time, n *News) {
 		}
 		if n.Partition != "" {
 			p.heedPause(now, n, &p.pause)
-		} else if n.Pause < 0 {
-			p.pause.end()
 		}
 		if !o.limits.IgnoreHeaders {
 			for _, pol := range n.Policies {

@@ -368,6 +368,55 @@ func TestEventsOfOtherProcessesDoNotPileUp(t *testing.T) {
 	})
 }
 
+// Registry.Pause ends every pause of an origin, in all processes.
+func TestPausesEndedByAnotherProcessAreToldToBeOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rs := share(t, &books{rtt: time.Millisecond}, 2, Limits{})
+		r := rs[0]
+		defer r.Close()
+		defer rs[1].Close()
+		paused := 0
+		r.config.OnEvent = func(e Event) {
+			switch e.Kind {
+			case EventPaused:
+				paused++
+			case EventResumed:
+				paused--
+			}
+		}
+		mustGo(t, r).Release()
+		var pms []*Permit
+		for range 2 {
+			pm, err := r.Acquire(t.Context(), sharedRequest())
+			if err != nil {
+				t.Fatal(err)
+			}
+			pms = append(pms, pm)
+		}
+		answer(pms[0], 429, "Retry-After", "60", "X-Ratelimit-Bucket", "b")
+		answer(pms[1], 429, "Retry-After", "60")
+		if paused != 2 {
+			t.Fatalf("%d pauses, want a bucket's and a partition's", paused)
+		}
+		rs[1].Pause(sharedOrigin, 0)
+		synctest.Wait()
+		for _, pm := range pms {
+			pm.Release()
+		}
+		if paused != 0 {
+			t.Errorf("%d pauses are not told to be over", paused)
+		}
+		for _, p := range r.Snapshot()[0].Partitions {
+			if p.Paused > 0 {
+				t.Errorf("still paused: %+v", p)
+			}
+		}
+		if d := r.Check(sharedRequest()); d.Cause == CausePause {
+			t.Errorf("Check() = %+v", d)
+		}
+	})
+}
+
 func TestWhatTheLedgerRefusesKeepsItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &books{rtt: time.Millisecond}

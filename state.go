@@ -325,26 +325,31 @@ func (o *origin) reset(now time.Time) {
 	}
 }
 
-// resume ends all pauses, and tells of it where there was one.
+// resume ends all pauses, and tells of those that nobody has been told are over.
 func (o *origin) resume(now time.Time) {
-	if o.pause.holds(now) {
+	if o.pause.open {
 		o.emit(Event{Kind: EventResumed, Time: now, Whole: true, Manual: o.pause.manual()})
 	}
 	o.pause.end()
 	for _, p := range o.partitions {
-		if p.pause.holds(now) {
-			p.emit(Event{Kind: EventResumed, Time: now})
+		p.resume(now)
+	}
+}
+
+// resume does so for the partition's own.
+func (p *partition) resume(now time.Time) {
+	if p.pause.open {
+		p.emit(Event{Kind: EventResumed, Time: now})
+	}
+	p.pause.end()
+	if p.suspect != nil {
+		p.suspect.others.end()
+	}
+	for _, l := range p.lanes {
+		if l.pause.open {
+			p.emit(Event{Kind: EventResumed, Time: now, Bucket: l.shown()})
 		}
-		p.pause.end()
-		if p.suspect != nil {
-			p.suspect.others.end()
-		}
-		for _, l := range p.lanes {
-			if l.pause.holds(now) {
-				p.emit(Event{Kind: EventResumed, Time: now, Bucket: l.shown()})
-			}
-			l.pause.end()
-		}
+		l.pause.end()
 	}
 }
 

@@ -34,7 +34,7 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 		return nil, p.admit(now, a), nil
 	}
 	if !a.deadline.IsZero() && o.waiting > p.waiting() && o.hasCommonLimits() {
-		pl.all += p.others(now, a)
+		pl.all += p.others(now, a.behind)
 		v = p.judge(now, a, &pl)
 	}
 	mayGo := v.goes(now) // if nobody else does
@@ -108,17 +108,32 @@ func (w *waiter) giveUp() {
 	w.origin.mu.Lock()
 	p, pm := w.home, w.permit
 	if !w.over {
+		now := time.Now()
 		w.over = true
+		w.look(now)
 		p.leave(w)
 		if w.expiry != nil {
 			w.expiry.Stop()
 		}
-		p.wake(time.Now())
+		p.wake(now)
 	}
 	w.origin.mu.Unlock()
 	if pm != nil {
 		pm.Cancel()
 	}
+}
+
+// look notes what holds w now, where it stands behind others: what held it when it came may be over.
+func (w *waiter) look(now time.Time) {
+	if w.queue == nil || w.queue.head() == w { // that one is judged with all that happens
+		return
+	}
+	pl := w.home.placeOf(&w.ask)
+	v := w.home.judge(now, &w.ask, &pl)
+	if v.goes(now) {
+		v.await(now, CauseQueue, "")
+	}
+	w.held = v.obstacle
 }
 
 // setExpiry has w's wait end when MaxWait is over.
@@ -142,6 +157,7 @@ func (w *waiter) expire() {
 	}
 	p.wake(now) // it may be its turn at this very instant
 	if !w.over {
+		w.look(now)
 		p.leave(w)
 		w.resolve(nil, w.expired(now, ReasonMaxWait))
 		p.wake(now)

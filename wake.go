@@ -44,13 +44,22 @@ func (o *origin) wakeAll(now time.Time) {
 // wake admits every waiting request of the origin that may go now.
 func (o *origin) wake(now time.Time) {
 	o.stirred = false
-	var heads []*partition
+	moved := 0
 	for _, p := range o.partitions {
 		if o.limits.Unlimited {
 			p.endWaits(&Permit{}, nil)
 		}
+		if p.news && p.queued() > 0 {
+			moved++
+		}
 		p.settleDeadlines(now)
 		p.unpark(now)
+	}
+	if moved > 1 {
+		o.settleDeadlines(now)
+	}
+	var heads []*partition
+	for _, p := range o.partitions {
 		if p.waiting() > 0 {
 			heads = append(heads, p)
 		} else {
@@ -108,12 +117,7 @@ func (p *partition) wakeHead(now time.Time) bool {
 			heads = append(heads, w)
 		}
 	})
-	slices.SortFunc(heads, func(a, b *waiter) int {
-		if a.precedes(&b.ask) {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(heads, byTurn)
 	alarm := p.nextParked()
 	for _, w := range heads {
 		v := p.judge(now, &w.ask, &place{})
@@ -280,6 +284,56 @@ func (p *partition) settleDeadlines(now time.Time) {
 	for _, w := range slices.Clone(p.parked) {
 		settle(w, &place{})
 	}
+}
+
+// settleDeadlines refuses those in line that can no longer start in time because others do before them, in
+// other partitions too, where something has changed for several: from the first to the last, so that nobody
+// is put off by one that is refused.
+func (o *origin) settleDeadlines(now time.Time) {
+	if o.limits.MinInterval <= 0 && o.limits.MinPause <= 0 {
+		return
+	}
+	var line []*waiter
+	for _, p := range o.partitions {
+		p.queues(func(_ *lane, q *queue) { q.all(func(w *waiter) { line = append(line, w) }) })
+	}
+	slices.SortFunc(line, byTurn)
+	type front struct { // those of one queue that have been before
+		place
+		requests int64
+	}
+	fronts := make(map[*queue]*front)
+	before := func(q *queue) (int, int64) {
+		if f := fronts[q]; f != nil {
+			return f.n, f.requests
+		}
+		return 0, 0
+	}
+	for _, w := range line {
+		p, q := w.home, w.queue
+		f := fronts[q]
+		if f == nil {
+			f = &front{place: place{units: make([]int64, len(p.slots))}}
+			fronts[q] = f
+		}
+		if !w.deadline.IsZero() {
+			pl := f.place
+			pl.all += p.others(now, before)
+			if v := p.judge(now, &w.ask, &pl); p.refuseLate(now, w, &v) {
+				continue
+			}
+		}
+		f.add(p, &w.ask)
+		f.requests += w.units()
+	}
+}
+
+// byTurn orders waiters as they go.
+func byTurn(a, b *waiter) int {
+	if a.precedes(&b.ask) {
+		return -1
+	}
+	return 1
 }
 
 // inLine calls f for everyone in line from the first to the last, with their
