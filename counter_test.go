@@ -371,7 +371,7 @@ func TestSmallCountersOfTwoWindowsAreUsedUp(t *testing.T) {
 	}
 	mean := float64(accepted) / float64(runs*windows)
 	t.Logf("%.2f of 10 accepted in a window", mean)
-	if mean < 8.2 {
+	if mean < 7.95 { // 7.8 where the last unit is kept
 		t.Errorf("%.2f of 10 accepted in a window", mean)
 	}
 }
