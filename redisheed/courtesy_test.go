@@ -45,6 +45,23 @@ func TestAGroupLeavesOthersWhatTheyUse(t *testing.T) {
 	}
 }
 
+// The instants that an origin names are kept to in all processes, though Redis tells the time in
+// whole microseconds.
+func TestNoProcessStartsBeforeTheNamedInstant(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const window = 4 * time.Second
+		o := heedtest.NewOrigin(heedtest.Config{
+			Algorithm: heedtest.SlidingWindow, Latency: heedtest.RoundTrip(100*time.Millisecond + 334),
+			Policies: []heedtest.Policy{{Name: "p", Quota: 10, Window: window}},
+		})
+		shareWithOther(t, o, 20*window, 10*window)
+		if tally := o.Tally(); tally.Early > 0 || tally.Accepted < 50 {
+			t.Errorf("%d of %d requests were early", tally.Early, tally.Accepted)
+		}
+	})
+}
+
 // shareWithOther has two processes ask an origin for all they can get, and another client for one
 // unit every half second.
 func shareWithOther(t *testing.T, o *heedtest.Origin, late, span time.Duration) {
