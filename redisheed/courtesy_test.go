@@ -29,7 +29,7 @@ func TestAGroupLeavesOthersWhatTheyUse(t *testing.T) {
 						Algorithm: algorithm, Latency: heedtest.RoundTrip(100 * time.Millisecond),
 						Policies: []heedtest.Policy{{Name: "p", Quota: 10, Window: window}},
 					})
-					shareWithOther(t, o, time.Duration(run)*73*time.Millisecond, windows*window)
+					shareWithOther(t, o, 2, time.Duration(run)*73*time.Millisecond, windows*window)
 					tally := o.Tally()
 					others += tally.Foreign
 					refused += tally.Refused
@@ -55,23 +55,45 @@ func TestNoProcessStartsBeforeTheNamedInstant(t *testing.T) {
 			Algorithm: heedtest.SlidingWindow, Latency: heedtest.RoundTrip(100*time.Millisecond + 334),
 			Policies: []heedtest.Policy{{Name: "p", Quota: 10, Window: window}},
 		})
-		shareWithOther(t, o, 20*window, 10*window)
+		shareWithOther(t, o, 2, 20*window, 10*window)
 		if tally := o.Tally(); tally.Early > 0 || tally.Accepted < 50 {
 			t.Errorf("%d of %d requests were early", tally.Early, tally.Accepted)
 		}
 	})
 }
 
-// shareWithOther has two processes ask an origin for all they can get, and another client for one
+// Of a quota that is large enough for units to be taken in advance, too; those that nobody needed by then
+// are given back at the very instant until which they were good. Who has no regard for others leaves 39 at most.
+func TestALargerGroupLeavesOthersWhatTheyUse(t *testing.T) {
+	t.Parallel()
+	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.SlidingWindow} {
+		t.Run(string(algorithm), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := heedtest.NewOrigin(heedtest.Config{
+					Algorithm: algorithm, Latency: heedtest.RoundTrip(20 * time.Millisecond),
+					Policies: []heedtest.Policy{{Name: "p", Quota: 100, Window: 10 * time.Second}},
+				})
+				shareWithOther(t, o, 4, 0, time.Minute)
+				tally := o.Tally()
+				t.Logf("of 120 asked for, %d left to the other client; %d accepted, %d refused", tally.Foreign, tally.Accepted, tally.Refused)
+				if tally.Foreign < 55 || tally.Accepted < 400 || tally.Refused > 10 {
+					t.Error("want 55 left at least, 400 accepted, and 10 refused at most")
+				}
+			})
+		})
+	}
+}
+
+// shareWithOther has some processes ask an origin for all they can get, and another client for one
 // unit every half second.
-func shareWithOther(t *testing.T, o *heedtest.Origin, late, span time.Duration) {
+func shareWithOther(t *testing.T, o *heedtest.Origin, processes int, late, span time.Duration) {
 	m := miniredis.NewMiniRedis()
 	m.ClockTTL(true)
 	ctx, stop := context.WithCancel(t.Context())
 	time.AfterFunc(span, stop)
 	var clients sync.WaitGroup
 	var ends []func()
-	for range 2 {
+	for range processes {
 		c := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Dialer: func(context.Context, string, string) (net.Conn, error) { return m.Dial() }})
 		l := New(c, quiet(Options{}))
 		r, err := heed.NewRegistry(heed.Config{Ledger: l, Logger: l.o.Logger})
@@ -80,7 +102,7 @@ func shareWithOther(t *testing.T, o *heedtest.Origin, late, span time.Duration) 
 		}
 		ends = append(ends, func() { r.Close(); l.Close(); c.Close() })
 		client := (&heed.Transport{Base: o, Registry: r}).Client()
-		for range 4 {
+		for range 8 {
 			clients.Go(func() {
 				for ctx.Err() == nil {
 					req, _ := http.NewRequestWithContext(ctx, "GET", testOrigin, nil)
