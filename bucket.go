@@ -78,7 +78,7 @@ func (b *tokenBucket) rest(now time.Time, p *Policy) time.Time {
 // one lets through.
 type within struct {
 	quota  int64
-	window time.Duration // 0: not known
+	window time.Duration // what is in use is counted over it; 0: not known
 	holds  bool          // it is kept to: who finds out about it, or waits for it to open, only counts
 	trip   time.Duration // the quickest there was: so long before its answer a request was counted, at least
 	own    usage

@@ -117,8 +117,9 @@ func (t *throughput) refused(start time.Time, usual, through float64) {
 	case tooFast > t.low && t.doubt > 0:
 		again = t.narrow(least, usual)
 	case tooFast > t.low && cycles && (t.bunches || t.pressed >= 4*t.gathered):
-		before := t.pressed - t.cycle - int64(tooFast*usual)                                             // those in flight came after the one refused
-		if kept := t.at(before); tooFast < 4*t.low && t.kept.believe(kept, tooFast, max(t.low, least)) { // else it rose too steeply for that
+		// Those in flight came after the one refused. Where it rose more steeply this tells nothing of a cycle.
+		kept := t.at(t.pressed - t.cycle - int64(tooFast*usual))
+		if tooFast < 4*t.low && t.kept.believe(kept, tooFast, max(t.low, least)) {
 			least = kept
 		}
 		t.low = max(t.low, least)
