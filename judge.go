@@ -302,42 +302,50 @@ func (s *slot) usual(n, units int64) int64 {
 }
 
 // others counts those waiting in the origin's other partitions that are sure
-// to go before a request: nothing holds them but what holds all. before says
-// how many of a queue, and units, come before it.
+// to go before a request. before says how many of a queue, and units, come before it.
 func (p *partition) others(now time.Time, before func(*queue) (n int, units int64)) int {
 	n := 0
 	for _, q := range p.origin.partitions {
-		if q == p || q.queued() == 0 || q.pause.holds(now) || q.smoother.limiter != nil || !q.cap.free(q.unanswered) {
-			continue
+		if q != p {
+			n += q.sure(now, before)
 		}
-		sure, inTurn := math.MaxInt, p.origin.limits.MinPause > 0
-		if !inTurn { // else each is answered before the next one goes
-			sure = q.opening.sure(now, q.patience())
-		}
-		if sure == 0 || len(q.slots) > 0 && p.origin.limits.Smoothing.always() {
-			continue
-		}
-		q.queues(func(l *lane, line *queue) {
-			if line.len == 0 || line.spaced > 0 || l != nil && l.held(now, q.patience()) {
-				return
-			}
-			room := int64(math.MaxInt64)
-			for _, s := range q.slots {
-				if s.enforced() && s.holds(l) {
-					room = min(room, s.remaining(now))
-				}
-			}
-			ahead, units := before(line)
-			if units > room {
-				return
-			}
-			if ahead = min(ahead, sure); l != nil && !inTurn {
-				ahead = min(ahead, l.opening.sure(now, q.patience()))
-			}
-			n += ahead
-			sure -= ahead
-		})
 	}
+	return n
+}
+
+// sure counts those of them that wait in one partition: nothing holds them but what holds all.
+func (p *partition) sure(now time.Time, before func(*queue) (n int, units int64)) int {
+	if p.queued() == 0 || p.pause.holds(now) || p.smoother.limiter != nil || !p.cap.free(p.unanswered) {
+		return 0
+	}
+	sure, inTurn := math.MaxInt, p.origin.limits.MinPause > 0
+	if !inTurn { // else each is answered before the next one goes
+		sure = p.opening.sure(now, p.patience())
+	}
+	if sure == 0 || len(p.slots) > 0 && p.origin.limits.Smoothing.always() {
+		return 0
+	}
+	n := 0
+	p.queues(func(l *lane, line *queue) {
+		if line.len == 0 || line.spaced > 0 || l != nil && l.held(now, p.patience()) {
+			return
+		}
+		room := int64(math.MaxInt64)
+		for _, s := range p.slots {
+			if s.enforced() && s.holds(l) {
+				room = min(room, s.remaining(now))
+			}
+		}
+		ahead, units := before(line)
+		if units > room {
+			return
+		}
+		if ahead = min(ahead, sure); l != nil && !inTurn {
+			ahead = min(ahead, l.opening.sure(now, p.patience()))
+		}
+		n += ahead
+		sure -= ahead
+	})
 	return n
 }
 

@@ -57,13 +57,11 @@ func (r *Registry) nameOf(req *http.Request) string {
 	if r.config.Origin == nil {
 		return OriginOf(req.URL)
 	}
-	name := r.config.Origin(req)
-	r.mu.RLock()
-	known := r.origins[name] != nil
-	r.mu.RUnlock()
-	if known {
-		return name
-	}
+	return r.named(r.config.Origin(req))
+}
+
+// named is nameOf for a name that the user gives.
+func (r *Registry) named(name string) string {
 	name, err := r.pattern(name)
 	if err != nil {
 		return unknownOrigin
@@ -106,7 +104,11 @@ func (r *Registry) credential(req *http.Request) string {
 // originFor returns the state of a request's origin, made where there is none.
 func (r *Registry) originFor(req *http.Request, now time.Time) *origin {
 	if r.config.Origin != nil {
-		return r.originNamed(r.nameOf(req), now)
+		name := r.config.Origin(req)
+		if o := r.known(name); o != nil { // mostly it is written as it is kept
+			return o
+		}
+		return r.originNamed(r.named(name), now)
 	}
 	u := req.URL
 	if u == nil {
@@ -139,12 +141,16 @@ func (r *Registry) originFor(req *http.Request, now time.Time) *origin {
 	return o
 }
 
+// known returns the state of an origin that has been met, nil where it has not.
+func (r *Registry) known(name string) *origin {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.origins[name]
+}
+
 // originNamed returns the state of an origin, made where there is none.
 func (r *Registry) originNamed(name string, now time.Time) *origin {
-	r.mu.RLock()
-	o := r.origins[name]
-	r.mu.RUnlock()
-	if o != nil {
+	if o := r.known(name); o != nil {
 		return o
 	}
 	r.mu.Lock()
@@ -152,7 +158,7 @@ func (r *Registry) originNamed(name string, now time.Time) *origin {
 	if o := r.origins[name]; o != nil {
 		return o
 	}
-	o = &origin{reg: r, name: name, lastUsed: now}
+	o := &origin{reg: r, name: name, lastUsed: now}
 	if r.config.Origin == nil {
 		o.bodies = bodyDialects(name, r.config.Dialects)
 	}

@@ -178,9 +178,11 @@ func (r *Registry) pattern(name string) (string, error) {
 }
 
 // withoutSecrets is what may be shown of what was to be an origin, and may be a whole URL, in whatever
-// form: no query, and neither user nor password, for either can be a token.
+// form: neither query nor fragment, and neither user nor password, for each can be a token.
 func withoutSecrets(name string) string {
-	name, _, _ = strings.Cut(name, "?")
+	if i := strings.IndexAny(name, "?#"); i >= 0 {
+		name = name[:i]
+	}
 	if i := strings.LastIndexByte(name, '@'); i >= 0 {
 		scheme, _, ok := strings.Cut(name[:i], "//")
 		if ok {

@@ -205,6 +205,7 @@ func TestErrorsShowNothingSecretOfWhatIsNoOrigin(t *testing.T) {
 		"https://user:secret@api.example.org", "https://secret@api.example.org", "//user:secret@api.example.org/path", "user:secret@api.example.org",
 		"https://user:secret@api.example.org:port", "https://user:secret%zz@api.example.org", "https://user:p@secret@api.example.org",
 		"https://user:secret@*.api.example.org", "https://api.example.org/?key=secret", "https://api.example.org:port?key=secret@",
+		"https://api.example.org/#access_token=secret",
 	} {
 		for call, err := range map[string]error{
 			"SetLimits": r.SetLimits(name, heed.Limits{}), "SetAllLimits": r.SetAllLimits(heed.Limits{}, map[string]heed.Limits{name: {}}),

@@ -356,7 +356,7 @@ func giveUp(waiting []*waiter) {
 		return
 	}
 	defer giveUp(waiting[1:])
-	waiting[0].giveUp()
+	waiting[0].giveUp(false)
 	waiting[0].origin.flush()
 }
 

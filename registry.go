@@ -127,7 +127,7 @@ func (r *Registry) acquire(ctx context.Context, req *http.Request, a ask) (*Perm
 		case pm != nil: // the user's OnEvent panicked
 			pm.Cancel()
 		default:
-			w.giveUp()
+			w.giveUp(false)
 		}
 	}()
 	if a.inLine != nil {
@@ -159,7 +159,7 @@ func (r *Registry) begin(ctx context.Context, req *http.Request, a ask) (w *wait
 			return
 		}
 		if w != nil { // the user's OnEvent panicked
-			w.giveUp()
+			w.giveUp(false)
 		}
 		if pm != nil {
 			pm.Cancel()

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"runtime"
+	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -202,4 +204,67 @@ func BenchmarkWaitInACrowd(b *testing.B) {
 	}
 	b.StopTimer()
 	r.Close()
+}
+
+// BenchmarkCancelACrowd is what it costs each of many who wait to leave, all at once and in any order.
+func BenchmarkCancelACrowd(b *testing.B) {
+	r, err := heed.NewRegistry(heed.Config{Logger: discard})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer r.Close()
+	if err := r.Pause("https://api.example.org", time.Hour); err != nil {
+		b.Fatal(err)
+	}
+	req, _ := http.NewRequest("GET", "https://api.example.org", nil)
+	all, cancel := context.WithCancel(b.Context())
+	var waiting sync.WaitGroup
+	for range b.N {
+		waiting.Go(func() {
+			ctx, cancel := context.WithCancel(all)
+			defer cancel()
+			r.Acquire(ctx, req)
+		})
+	}
+	for r.Snapshot()[0].Waiting < b.N {
+		time.Sleep(time.Millisecond)
+	}
+	b.ResetTimer()
+	cancel()
+	waiting.Wait()
+}
+
+// BenchmarkPauseManyCredentials is what it costs for each of many credentials, with a request that
+// waits and has a deadline, when their origin is paused.
+func BenchmarkPauseManyCredentials(b *testing.B) {
+	for _, n := range []int{100, 1000} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			r, err := heed.NewRegistry(heed.Config{Logger: discard, Default: heed.Limits{MinInterval: time.Second}})
+			if err != nil {
+				b.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(b.Context(), 100_000*time.Hour)
+			defer cancel()
+			if err := r.Pause("https://api.example.org", time.Hour); err != nil {
+				b.Fatal(err)
+			}
+			for i := range n {
+				req, _ := http.NewRequest("GET", "https://api.example.org", nil)
+				req.Header.Set("X-Api-Key", strconv.Itoa(i))
+				go r.Acquire(ctx, req)
+			}
+			for r.Snapshot()[0].Waiting < n {
+				time.Sleep(time.Millisecond)
+			}
+			b.ResetTimer()
+			for i := range b.N {
+				if err := r.Pause("https://api.example.org", 2*time.Hour+time.Duration(i)*time.Second); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/credential")
+			b.StopTimer()
+			r.Close()
+		})
+	}
 }

@@ -152,6 +152,49 @@ func TestCheckMayMeetAPolicyThatChanges(t *testing.T) {
 	<-done
 }
 
+func TestSnapshotIsPlainData(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{Origins: map[string]heed.Limits{host("b"): {
+			Policies: []heed.Policy{{Name: "own", Quota: 5, Window: time.Minute, Burst: 7}}, MaxConcurrent: 1,
+		}}})
+		defer r.Close()
+		pm := acquire(t, r, request(host("b")+"/slow?secret=1"))
+		pm.Observe(answer(200, "RateLimit-Policy", `"p";q=10;w=60, "odd";q=3;w=60;qu="points"`, "RateLimit", `"p";r=2;t=30`))
+		time.Sleep(time.Second)
+		start(t.Context(), r, request(host("b")))
+		r.Pause(host("a"), time.Minute)
+		time.Sleep(time.Second)
+		got := r.Snapshot()
+		want := []heed.OriginState{
+			{Origin: host("a"), Paused: 59 * time.Second, PauseCause: "manual", LastUsedAgo: time.Second,
+				Partitions: []heed.PartitionState{{Policies: []heed.PolicyState{}, Opening: 1}}},
+			{Origin: host("b"), InFlight: 1, Waiting: 1, Held: 2 * time.Second, HeldBy: "/slow", LastUsedAgo: time.Second,
+				Partitions: []heed.PartitionState{{InFlight: 1, Waiting: 1, Policies: []heed.PolicyState{
+					{Name: "own", Source: heed.SourceConfigured, Unit: heed.UnitRequests, Quota: 5, Window: time.Minute, Burst: 7, Used: 1, Remaining: 6},
+					{Name: "p", Source: heed.SourceAnnounced, Unit: heed.UnitRequests, Quota: 10, Window: time.Minute, Used: 8, Remaining: 2, Reset: 28 * time.Second},
+					{Name: "odd", Source: heed.SourceAnnounced, Unit: "points", Quota: 3, Window: time.Minute, Remaining: -1},
+				}}}},
+		}
+		text := func(v any) string {
+			b, err := json.MarshalIndent(v, "", "\t")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(b)
+		}
+		if text(got) != text(want) {
+			t.Errorf("Snapshot() is\n%s\nwant\n%s", text(got), text(want))
+		}
+		var back []heed.OriginState
+		if err := json.Unmarshal([]byte(text(got)), &back); err != nil || text(back) != text(got) {
+			t.Errorf("decoded it is %+v, %v", back, err)
+		}
+		if empty := newRegistry(t, heed.Config{}).Snapshot(); text(empty) != "[]" {
+			t.Errorf("without origins it is %s", text(empty))
+		}
+	})
+}
+
 // What was left of a window that is over says nothing of the one to come.
 func TestWhatIsLeftIsShownAsTheNextRequestWillFindIt(t *testing.T) {
 	for name, fields := range map[string][]string{

@@ -118,9 +118,6 @@ func (p *partition) question(a *ask) *Question {
 		MinInterval: max(l.MinInterval, a.opts.minInterval), MinPause: l.MinPause, MaxConcurrent: l.MaxConcurrent,
 		Waiting: max(p.queued()-1, 0), Ahead: p.ahead(time.Now()), NoWait: a.opts.noWait, Latency: p.slowest, MaxWait: l.MaxRetryAfter,
 	}
-	if !l.Smoothing.Off {
-		q.Velocity = l.Smoothing.Velocity
-	}
 	for _, s := range p.slots {
 		if s.source == SourceAnnounced && s.bucketName == "" && s.enforced() {
 			q.Announced = append(q.Announced, s.policy)
@@ -324,9 +321,7 @@ func (pm *Permit) endShared(unsent bool) {
 
 // hearNews takes in what another process did.
 func (r *Registry) hearNews(n News) {
-	r.mu.RLock()
-	o := r.origins[n.Origin]
-	r.mu.RUnlock()
+	o := r.known(n.Origin)
 	if o == nil {
 		return
 	}

@@ -92,8 +92,10 @@ func (w *waiter) wait(ctx context.Context) (*Permit, error) {
 		return w.permit, w.err
 	case <-ctx.Done():
 	}
-	w.giveUp()
-	if err := context.Cause(ctx); err != context.DeadlineExceeded {
+	err := context.Cause(ctx)
+	late := err == context.DeadlineExceeded
+	w.giveUp(late)
+	if !late {
 		return nil, err
 	}
 	if w.err != nil {
@@ -103,14 +105,16 @@ func (w *waiter) wait(ctx context.Context) (*Permit, error) {
 }
 
 // giveUp takes w out of line, or gives back what it was granted meanwhile,
-// and wakes the next.
-func (w *waiter) giveUp() {
+// and wakes the next. late: its deadline is why, and what holds it will be told.
+func (w *waiter) giveUp(late bool) {
 	w.origin.mu.Lock()
 	p, pm := w.home, w.permit
 	if !w.over {
 		now := time.Now()
 		w.over = true
-		w.look(now)
+		if late { // else many who are cancelled at once would each look for their place in line
+			w.look(now)
+		}
 		p.leave(w)
 		if w.expiry != nil {
 			w.expiry.Stop()

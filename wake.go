@@ -303,6 +303,7 @@ func (o *origin) settleDeadlines(now time.Time) {
 		requests int64
 	}
 	fronts := make(map[*queue]*front)
+	sure, all := make(map[*partition]int), 0 // of those before, how many are sure to go: kept, not counted for each
 	before := func(q *queue) (int, int64) {
 		if f := fronts[q]; f != nil {
 			return f.n, f.requests
@@ -316,15 +317,19 @@ func (o *origin) settleDeadlines(now time.Time) {
 			f = &front{place: place{units: make([]int64, len(p.slots))}}
 			fronts[q] = f
 		}
+		late := false
 		if !w.deadline.IsZero() {
 			pl := f.place
-			pl.all += p.others(now, before)
-			if v := p.judge(now, &w.ask, &pl); p.refuseLate(now, w, &v) {
-				continue
-			}
+			pl.all += all - sure[p]
+			v := p.judge(now, &w.ask, &pl)
+			late = p.refuseLate(now, w, &v)
 		}
-		f.add(p, &w.ask)
-		f.requests += w.units()
+		if !late {
+			f.add(p, &w.ask)
+			f.requests += w.units()
+		}
+		n := p.sure(now, before)
+		sure[p], all = n, all+n-sure[p]
 	}
 }
 

@@ -1,6 +1,7 @@
 package redisheed
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -459,4 +460,41 @@ func TestOneRequestSeesWhetherOthersLeaveMore(t *testing.T) {
 	eventually(t, atOnce, "others follow", func() bool {
 		return b.Check(request()).Err == nil && a.Check(request()).Allowed // what b heard is told first
 	})
+}
+
+// So it does where many wait, though the last unit is kept then.
+func TestOneRequestSeesWhetherOthersLeaveMoreThoughManyWait(t *testing.T) {
+	t.Parallel()
+	c := anyServer(t)
+	for i, policy := range []string{`"p";q=200;w=20`, `"p";q=100;w=1`} { // what was sent itself is in use still, or is not
+		req := func() *http.Request {
+			req, _ := http.NewRequest("GET", fmt.Sprintf("https://many%d.example/", i), nil)
+			return req
+		}
+		a, b := newRegistry(t, c, Options{}, heed.Limits{}), newRegistry(t, c, Options{}, heed.Limits{})
+		pm, err := a.Acquire(t.Context(), req())
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		answer(pm, 200, "RateLimit-Policy", policy, "RateLimit", `"p";r=0;t=2`)
+		pm.Release()
+		eventually(t, atOnce, "it is told", func() bool { return !b.Check(req()).Allowed })
+		ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+		went := make(chan time.Duration, 4)
+		for i := range cap(went) {
+			go func() {
+				pm, err := []*heed.Registry{a, b}[i%2].Acquire(ctx, req())
+				went <- time.Since(began)
+				if err == nil {
+					pm.Release()
+				}
+			}()
+		}
+		near(t, "the wait of the first, "+policy, <-went, 2*time.Second, 2*atOnce)
+		stop()
+		for range cap(went) - 1 {
+			<-went
+		}
+	}
 }
