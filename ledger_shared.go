@@ -86,6 +86,10 @@ type Question struct {
 	// Latency is how long the slowest of recent answers took; 0: not known.
 	Latency time.Duration
 
+	// Velocity is that of [Smoothing]: once others are seen to use an announced quota as well, what
+	// they leave of it is spread over its window at this pace, at most 1. 0: not.
+	Velocity float64
+
 	// MaxWait bounds how long announcements can have the partition wait.
 	MaxWait time.Duration
 }

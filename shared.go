@@ -118,6 +118,9 @@ func (p *partition) question(a *ask) *Question {
 		MinInterval: max(l.MinInterval, a.opts.minInterval), MinPause: l.MinPause, MaxConcurrent: l.MaxConcurrent,
 		Waiting: max(p.queued()-1, 0), Ahead: p.ahead(time.Now()), NoWait: a.opts.noWait, Latency: p.slowest, MaxWait: l.MaxRetryAfter,
 	}
+	if !l.Smoothing.Off {
+		q.Velocity = l.Smoothing.Velocity
+	}
 	for _, s := range p.slots {
 		if s.source == SourceAnnounced && s.bucketName == "" && s.enforced() {
 			q.Announced = append(q.Announced, s.policy)

@@ -33,6 +33,11 @@
 // share of one that is late, or that waits for answers before it goes on, is
 // kept for a twentieth of the window, 50 ms at least and 250 ms at most.
 //
+// Where an announced quota of requests is used by others too, who do not know of
+// the ledger, what they were seen to use of a window is left to them: the
+// processes together spread the rest over it, at most at the pace of
+// [heed.Smoothing], unless that is Off.
+//
 // # Round trips
 //
 // A request costs one round trip at most: what became of those before it rides

@@ -19,7 +19,7 @@ func (b *book) fromHand(now time.Time, a *ask) (got, bool) {
 	}
 	for len(b.hand) > 0 {
 		lot := &b.hand[0]
-		if lot.n == 0 || now.After(lot.until) {
+		if lot.n == 0 || !now.Before(lot.until) {
 			b.giveUp(now, a.limits, lot)
 			b.hand = b.hand[1:]
 			continue

@@ -15,6 +15,7 @@ type limits struct {
 	cost   heed.Cost
 	iv, mp int64
 	mc     int64
+	pace   float64
 
 	single bool  // nothing can be taken in advance
 	bounds bool  // requests in flight are counted
@@ -26,7 +27,7 @@ type limits struct {
 func (b *book) limitsOf(q *heed.Question) *limits {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	m := &limits{cost: q.Cost, iv: micros(q.MinInterval), mp: micros(q.MinPause), mc: int64(q.MaxConcurrent)}
+	m := &limits{cost: q.Cost, iv: micros(q.MinInterval), mp: micros(q.MinPause), mc: int64(q.MaxConcurrent), pace: q.Velocity}
 	for _, p := range q.Policies {
 		if u := unitOf(p.Unit); u != 0 {
 			m.list = append(m.list, limit{idOf(p.Name, p.PartitionKey), u, p.Quota, micros(p.Window), p.Burst})
@@ -42,7 +43,7 @@ func (b *book) limitsOf(q *heed.Question) *limits {
 
 // settle returns the limits that stand for all equal to m.
 func (b *book) settle(m *limits) *limits {
-	if was := b.limits; was != nil && was.cost == m.cost && was.iv == m.iv && was.mp == m.mp && was.mc == m.mc && slices.Equal(was.list, m.list) && slices.Equal(was.heard, m.heard) {
+	if was := b.limits; was != nil && was.cost == m.cost && was.iv == m.iv && was.mp == m.mp && was.mc == m.mc && was.pace == m.pace && slices.Equal(was.list, m.list) && slices.Equal(was.heard, m.heard) {
 		return was
 	}
 	if b.limits != nil {

@@ -69,6 +69,8 @@ type question struct {
 	MinPause    int64   `json:"mp,omitempty"`
 	MaxInFlight int64   `json:"mc,omitempty"`
 
+	Velocity float64 `json:"vel,omitempty"`
+
 	SlotsHere  *int64 `json:"sp,omitempty"`
 	SlotsThere *int64 `json:"so,omitempty"`
 	Seq        int64  `json:"seq"`

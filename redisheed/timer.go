@@ -67,7 +67,7 @@ func (b *book) ring(at time.Time) {
 	}
 	b.timer = nil
 	now := time.Now()
-	if len(b.hand) > 0 && now.After(b.hand[0].until) {
+	if len(b.hand) > 0 && !now.Before(b.hand[0].until) {
 		b.giveUp(now, b.limits, &b.hand[0])
 		b.hand = b.hand[1:]
 	}

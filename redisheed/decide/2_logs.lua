@@ -113,6 +113,15 @@ local function between(l, from, to)
   return n
 end
 
+-- leaves returns the last use of the first n units after an instant.
+local function leaves(l, from, n)
+  local at = from
+  for j = 1, l.k do
+    if l.i[j] * l.g > from and n > 0 then at, n = l.i[j] * l.g, n - l.n[j] end
+  end
+  return at
+end
+
 -- fit has a log follow a policy that has changed.
 local function fit(l, w, quota)
   if l.w == w and l.q == quota then return end

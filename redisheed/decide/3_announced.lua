@@ -5,7 +5,7 @@ local announced = {} -- by field of p; in the order of their fields
 local order = {}
 
 -- An announced policy: numbers by these names, then its log.
-local columns = {'window', 'foreign', 'closed', 'opens', 'resolution', 'epoch', 'stated', 'left', 'in_epoch', 'sent', 'last', 'said', 'blind'}
+local columns = {'window', 'foreign', 'closed', 'opens', 'resolution', 'epoch', 'stated', 'left', 'in_epoch', 'sent', 'last', 'said', 'blind', 'theirs', 'seen'}
 
 for field, value in pairs(p) do
   local kind = string.sub(field, 1, 2)
@@ -18,6 +18,7 @@ for field, value in pairs(p) do
       k = k + 1
       a[columns[k]] = tonumber(word)
     end
+    a.theirs, a.seen = a.theirs or 0, a.seen or 0
     announced[field] = a
     order[#order + 1] = field
     logs[field] = a.log
@@ -125,9 +126,15 @@ local function hear(a, s)
   local margin = max(2 * s.flight, 1000)
   if sliding then
     if s.refused == 0 then
-      local most = s.sent < 0 and l.used or s.used + a.sent - s.sent -- of our units, what r can have counted …
-      local least = between(l, at + s.flight - l.w, start - margin) + s.n -- … and what it has, if the window slides
-      a.foreign = max(l.q - most - r, min(a.foreign - floor(a.foreign / 8) - 1, l.q - least - r), 0)
+      -- Of our units, what r can have counted: all, save those booked for so late that they were sent
+      -- after the answer (see fillAsk: a hundredth of the window late, and a fortieth in hand).
+      local most = s.sent < 0 and l.used or s.used + a.sent - s.sent
+      most = most - between(l, at + margin + floor(l.w / 100) + floor(l.w / 40), now + l.w)
+      local others = max(l.q - most - r, 0)
+      local least = between(l, at + s.flight - l.w, start - margin) + s.n -- what it has, if the window slides
+      a.foreign = max(others, min(a.foreign - floor(a.foreign / 8) - 1, l.q - least - r), 0)
+      -- They are taken to want again what they had: a window that has just begun shows none of it.
+      if others >= a.theirs or at >= a.seen + l.w then a.theirs, a.seen = others, at end
     end
   else
     local overlap = between(l, start - margin, now + l.w) - s.n

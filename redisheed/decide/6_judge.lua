@@ -98,11 +98,20 @@ if judged then
         -- have to stop. One unit a window is the lesser loss where windows are short.
         -- Not where it is all there is until an answer says more: none of ours to come
         -- back, or a stop is over and one goes to see (turn).
-        local spare = 0
-        if l.used > 0 and a.said >= a.last and a.resolution > 0 and l.q * a.resolution >= 10 * l.w then
-          local pressed = q.need > 1 or between(l, now - a.resolution, now + l.w) >= max(5, l.q / 20)
-          for _, c in ipairs(clients) do pressed = pressed or c ~= me and c.first > 0 end
-          if pressed then spare = 1 end
+        local pressed = q.need > 1 or between(l, now - a.resolution, now + l.w) >= max(5, l.q / 20)
+        for _, c in ipairs(clients) do pressed = pressed or c ~= me and c.first > 0 end
+        local short = a.resolution > 0 and l.q * a.resolution >= 10 * l.w
+        local spare = pressed and short and l.used > 0 and a.said >= a.last and 1 or 0
+        -- Once others are seen to use it too, what they leave is spread evenly over the window where
+        -- more is wanted: who took it as soon as it is there would only ever see others use the
+        -- rest. A fiftieth of the quota is nothing to make way for. How many bytes are ours is an
+        -- estimate until a body is over, and what others use is not to be told from its error.
+        local ours = (l.q - a.theirs) * min(q.vel or 0, 1)
+        if l.u == 'r' and (pressed or q.want > 1) and a.theirs * 50 > l.q and ours > 0 then
+          local span = max(ceil(l.w / 10), ceil(l.w * cost / ours))
+          local lead = q.rtt + q.lat -- units are booked at the instant by which they are answered
+          local spread = ours * span / l.w - between(l, now + lead - span, now + lead + l.w)
+          gate(spread, cost, function(n) return leaves(l, now + lead - span, n - spread) + span - lead end, name)
         end
         gate(room - spare, cost, function(n)
           local at = awaited(l, n - room + spare) or now + min(l.w, 1000000)
