@@ -95,12 +95,6 @@ func TestCountersOfTwoWindowsAreUsedOneByOneDownAJitteryRoad(t *testing.T) {
 	fareFromAfar(t, 1, 470, 1, twoWindows) // of 600
 }
 
-// Where what is left runs empty all the same, though nothing else is on its way, it is still that
-// count and no bucket.
-func TestCountersOfTwoWindowsThatRanEmptyOnceAreStillUsed(t *testing.T) {
-	fare(t, time.Minute, 415, 2, twoWindows) // of 600
-}
-
 // twoWindows is a limit of 10 a second by two counts.
 func twoWindows() func(now time.Time, h http.Header) bool {
 	const quota, window = 10, time.Second
