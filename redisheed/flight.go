@@ -63,8 +63,7 @@ const worthALease = 4
 
 func (b *book) fillAsk(q *question, first *ask) {
 	m := first.limits
-	q.Limits, q.Announced, q.MinInterval, q.MinPause, q.MaxInFlight, q.Velocity = m.list, m.heard, m.iv, m.mp, m.mc, m.pace
-	q.Requests, q.Bytes, q.Concurrent = m.cost.Requests, m.cost.Bytes, m.cost.Concurrent
+	m.put(q)
 	q.Latency, q.RTT = micros(first.latency), micros(b.rtt)
 	if !first.plain {
 		q.Latency += m.window / margin

@@ -191,8 +191,7 @@ func (b *book) check(ctx context.Context, a *ask) (got, error) {
 	}
 	q := &question{Do: "check", Birth: b.birth, Need: 1, Imm: 1, Latency: micros(a.latency)}
 	m := a.limits
-	q.Limits, q.Announced, q.MinInterval, q.MinPause, q.MaxInFlight, q.Velocity = m.list, m.heard, m.iv, m.mp, m.mc, m.pace
-	q.Requests, q.Bytes, q.Concurrent = m.cost.Requests, m.cost.Bytes, m.cost.Concurrent
+	m.put(q)
 	name := b.name
 	b.mu.Unlock()
 	r, err := b.l.run(ctx, name.origin, name.partition, q, nil)

@@ -41,6 +41,12 @@ func (b *book) limitsOf(q *heed.Question) *limits {
 	return b.settle(m)
 }
 
+// put has a question ask for them.
+func (m *limits) put(q *question) {
+	q.Limits, q.Announced, q.MinInterval, q.MinPause, q.MaxInFlight, q.Velocity = m.list, m.heard, m.iv, m.mp, m.mc, m.pace
+	q.Requests, q.Bytes, q.Concurrent = m.cost.Requests, m.cost.Bytes, m.cost.Concurrent
+}
+
 // settle returns the limits that stand for all equal to m.
 func (b *book) settle(m *limits) *limits {
 	if was := b.limits; was != nil && was.cost == m.cost && was.iv == m.iv && was.mp == m.mp && was.mc == m.mc && was.pace == m.pace && slices.Equal(was.list, m.list) && slices.Equal(was.heard, m.heard) {
