@@ -272,7 +272,7 @@ func (k *counter) stay(now, start time.Time, s *statement, least, most float64, 
 }
 
 // likely reports whether it looks as if two counts were kept.
-func (k *counter) likely() bool { return k.fits > 0 && (k.own >= fewUnits || k.stays) }
+func (k *counter) likely() bool { return k.own >= fewUnits || k.stays }
 
 // fewUnits are too few in a window to tell by how they come back.
 const fewUnits = 5
@@ -327,7 +327,7 @@ func (l *ledger) lastOfWindow(now time.Time, n int64, p *Policy) bool {
 	}
 	end := k.last
 	if k.uncut {
-		end = soonest(end, k.edge)
+		end = k.edge
 	}
 	return now.Before(end) && l.refilled(end, p) < float64(n)+1+aQuarter
 }

@@ -261,7 +261,7 @@ func TestCounterOfTwoWindowsIsUsedUpFromItsSecondWindowOn(t *testing.T) {
 // one of those goes, though nobody says when there is more.
 func TestCounterOfTwoWindowsIsUsedUpWhereItsResetsSayNothing(t *testing.T) {
 	policy := heedtest.Policy{Quota: 1000, Window: time.Minute}
-	for phase := 2 * time.Second; phase < policy.Window; phase += 7 * time.Second {
+	for phase := 2 * time.Second; phase < policy.Window; phase += 13 * time.Second {
 		tally, _ := load{heedtest.Config{
 			Algorithm: heedtest.SlidingCounter, Policies: []heedtest.Policy{policy}, Phase: phase,
 			Rounding: heedtest.RoundZero, Latency: heedtest.RoundTrip(50 * time.Millisecond),

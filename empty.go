@@ -30,10 +30,10 @@ func (l *ledger) hearNothingLeft(now, start time.Time, p *Policy, s *statement, 
 	case l.shape != shapeRefill:
 	case s.reset > max(p.Window/4, 2*s.resolution):
 		l.fillsUp = true // it is not when there is one more
-		if l.stated && !l.othersSeen {
+		if !l.othersSeen {
 			l.lumps.stuck++
 		}
-	case s.reset < 0 && s.refused && l.stated: // what was counted on is not back yet
+	case s.reset < 0 && s.refused: // what was counted on is not back yet
 		l.lumps.stuck = lumpy
 	}
 	d, again := &l.drought, l.drought.lasts()
@@ -56,14 +56,14 @@ func (l *ledger) hearNothingLeft(now, start time.Time, p *Policy, s *statement, 
 		wait = l.lumpGap(p)
 	case l.shape == shapeRefill:
 		wait = l.awaited(now, 1, p)
-	case p.Window > 0 && l.shape == shapeReset && !l.opened.IsZero():
+	case p.Window > 0 && l.shape == shapeReset:
 		wait = l.lapsesIn(now, start, p, s)
 	case p.Window > 0:
 		wait = p.Window
 		if at, ok := l.own.back(now, 1, p.Window); ok {
 			wait = at.Sub(now)
 		}
-		wait = d.hint(now, start, s, wait, true)
+		wait = d.hint(now, start, s, wait)
 	case now.Before(l.closed): // it went before this wait: it does not tell whether that is enough
 		return false
 	default:
@@ -78,21 +78,21 @@ func (l *ledger) hearNothingLeft(now, start time.Time, p *Policy, s *statement, 
 // one that was used up is over a window after that, and sooner where Retry-After says so. Where
 // that was too soon, too, none is believed again until something was left.
 func (l *ledger) lapsesIn(now, start time.Time, p *Policy, s *statement) time.Duration {
-	d, tooSoon := &l.drought, s.refused && l.begun.Equal(now)
-	if tooSoon && !l.elastic && d.dry.Add(p.Window-l.ahead).After(now) {
+	d := &l.drought
+	if tooSoon := s.refused && l.begun.Equal(now); tooSoon && d.dry.Add(p.Window-l.ahead).After(now) {
 		l.opened = d.dry
 	}
-	return d.hint(now, start, s, l.lapses(p).Sub(now), tooSoon)
+	return d.hint(now, start, s, l.lapses(p).Sub(now))
 }
 
 // hint is how long nothing is left where a window says that it is so for wait, and Retry-After may
-// say that it is less. begins: this answer may be the first in a drought that is believed; those
-// to requests that went before the time it names are, too.
-func (d *drought) hint(now, start time.Time, s *statement, wait time.Duration, begins bool) time.Duration {
+// say that it is less: that is believed of the first refusal in a drought, and of those to requests
+// that went before the time it names.
+func (d *drought) hint(now, start time.Time, s *statement, wait time.Duration) time.Duration {
 	if !s.refused || s.after <= 0 {
 		return wait
 	}
-	if begins && d.hinted.IsZero() {
+	if d.hinted.IsZero() {
 		d.hinted = now.Add(s.after)
 	}
 	if start.Before(d.hinted) {
@@ -114,7 +114,7 @@ func (d *drought) lasts() bool { return !d.dry.IsZero() }
 // refusal that had it wait for longer, it does not show whether that is enough.
 func (d *drought) hearLeft(start time.Time, left int64) {
 	if d.lasts() && start.After(d.dry) {
-		if d.blind > 0 && start.Sub(d.dry) <= d.blind+d.blind/4 {
+		if start.Sub(d.dry) <= d.blind+d.blind/4 {
 			d.waited(left)
 		}
 		d.dry, d.hinted = time.Time{}, time.Time{}
@@ -152,7 +152,7 @@ func (d *drought) blindWait(now time.Time, refused, again bool) time.Duration {
 		d.waited(0)
 	}
 	d.halve()
-	return max(d.blind>>d.halved, min(d.blind, blindLeast))
+	return max(d.blind>>d.halved, blindLeast)
 }
 
 // halve has the next wait halved where as long a one has brought far more than the latest has: then it is no bucket.

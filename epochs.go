@@ -62,7 +62,7 @@ func (l *ledger) turn(now time.Time, n int64, p *Policy) (probe bool) {
 		return false
 	}
 	l.trustAgain()
-	if l.flows() && (l.stated || l.shape == shapeSliding) { // nothing turns
+	if l.flows() { // nothing turns
 		probe = l.shape == shapeRefill && !l.closed.IsZero()
 		l.earliest, l.opens, l.closed = time.Time{}, time.Time{}, time.Time{}
 		return probe
@@ -102,7 +102,7 @@ func (l *ledger) compare(p *Policy) {
 	if l.opens.IsZero() || p.Window <= 0 {
 		return
 	}
-	if gap := l.opens.Sub(l.previous); l.anchor.IsZero() || gap > 3*p.Window/2 || gap < p.Window/2 {
+	if gap := l.opens.Sub(l.previous); gap > 3*p.Window/2 || gap < p.Window/2 {
 		l.anchor, l.turns = l.opens, 0
 	} else {
 		l.turns++
@@ -120,7 +120,7 @@ func (l *ledger) compare(p *Policy) {
 func (l *ledger) hearWhen(now, start time.Time, c *charge, p *Policy, s *statement) (tooSoon bool) {
 	if s.reset == 0 && s.resolution > 0 {
 		// For as long after one above 0 as they are rounded by, it is one that is rounded down.
-		last := !l.above.IsZero() && now.Sub(l.above) <= s.resolution+l.usual
+		last := now.Sub(l.above) <= s.resolution+l.usual
 		if l.zeros++; s.remaining > 0 || l.zeros >= convinced && !last {
 			s.reset = -1 // a constant, or cut off: it tells nothing
 		}

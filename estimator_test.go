@@ -232,7 +232,7 @@ func TestOutageIsNotTakenForALimit(t *testing.T) {
 		var before, after heedtest.Tally
 		load{heedtest.Config{
 			Policies: []heedtest.Policy{{Quota: 1000, Window: 5 * time.Second}}, Dialect: dialect, Latency: heedtest.RoundTrip(100 * time.Millisecond),
-		}, 4, 1000, func(o *heedtest.Origin, _ *heed.Registry) {
+		}, 4, 400, func(o *heedtest.Origin, _ *heed.Registry) {
 			time.Sleep(30 * time.Second)
 			before = o.Tally()
 			o.Outage(time.Now().Add(30*time.Minute), http.StatusServiceUnavailable, time.Minute)

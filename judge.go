@@ -132,7 +132,7 @@ func (p *partition) judgeSlot(now time.Time, a *ask, pl *place, i int, first tim
 	if s.policy.Unit == UnitContentBytes {
 		n = max(n, min(a.cost(UnitContentBytes, 1), 1)) // how many nobody knows is not none
 		if a.cost(UnitContentBytes, -1) < 0 && s.overdraws() {
-			n = min(n, 1)
+			n = 1
 		}
 	}
 	if pl.units != nil {

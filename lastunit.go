@@ -41,7 +41,7 @@ func (l *ledger) lastUnit(now time.Time, p *Policy) time.Time {
 	}
 	late := l.grain - ahead%l.grain // since the latest such instant
 	switch {
-	case late <= l.grain/20 && ahead+late >= l.grain: // timers are never quite on time
+	case late <= l.grain/20: // timers are never quite on time
 		return now
 	case ahead < l.grain:
 		return reset
@@ -51,7 +51,7 @@ func (l *ledger) lastUnit(now time.Time, p *Policy) time.Time {
 
 // atOnce reports whether all of a window is best sent at once, for the sooner the last of
 // it goes, the sooner there is more: every request puts the reset off.
-func (l *ledger) atOnce() bool { return l.elastic && !l.othersSeen && !l.flows() }
+func (l *ledger) atOnce() bool { return l.elastic && !l.othersSeen }
 
 // sparing reports whether the last unit of a window is better left: its answer
 // would say that nothing is left, and the next request then begins the next window
@@ -64,7 +64,7 @@ func (l *ledger) sparing(p *Policy) bool {
 	if l.uneven() && l.own.inFlight > 0 { // the last to arrive may be another one
 		lost += l.grain / 2
 	}
-	return l.ahead > 0 || times(p.Quota, lost) > p.Window
+	return times(p.Quota, lost) > p.Window
 }
 
 // uneven reports whether answers take now long, now short, so that none comes at a

@@ -95,7 +95,7 @@ func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 	}
 	switch {
 	case l.rate.low == 0:
-	case !l.blocked && l.rate.gone():
+	case l.rate.gone():
 		p.unlearn()
 	default:
 		if !l.blocked {
@@ -136,7 +136,7 @@ func (l *learner) beginAnew(at time.Time) {
 func (p *partition) suspects(now time.Time, pm *Permit, status int) bool {
 	l := &p.learner
 	switch {
-	case l.accepted == 0 && !l.blocked:
+	case l.accepted == 0:
 		return false // an outage that goes on tells nothing of a rate
 	case status >= 500 && p.roomSaid(now):
 		return false // what the origin announces is not used up: it has a bad time
@@ -178,7 +178,7 @@ func (l *learner) outOfOrder() {
 // late reports whether a refusal only tells of a block that is over: its request went
 // before the one that was accepted after it.
 func (l *learner) late(pm *Permit) bool {
-	return l.blocks > 0 && !l.blocked && pm.start.Before(l.since)
+	return l.blocks > 0 && pm.start.Before(l.since)
 }
 
 // learnRefused takes in a refusal that may tell of a limit; fresh: it is an
@@ -197,7 +197,7 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 		if fresh || pm.doubted {
 			l.probes++
 			l.crowd.testing = false
-			if l.timed && hint < l.hint { // it does tell what is left, though not all of it
+			if hint < l.hint { // it does tell what is left, though not all of it
 				l.shrinks, l.curt = true, true
 			}
 		}
@@ -277,84 +277,117 @@ func (l *learner) hinted(at time.Time, hint time.Duration) {
 // learnReopened ends a block: the origin accepts again a request sent at start.
 func (p *partition) learnReopened(now, start time.Time) {
 	l := &p.learner
-	alone := l.crowd.testing && start.Sub(l.began) < p.patience() // later it may be for the time that has passed
-	sudden := l.timed && l.blocks == 0 && l.rate.low == 0 && l.crowd.sudden(l.accepted)
-	l.blocked, l.crowd.testing = false, false
-	if alone && l.chance.inFlight(l.also, l.meanwhile) {
-		p.unlearn()
-		return
-	}
 	r := &l.rate
+	alone := l.crowd.testing && start.Sub(l.began) < p.patience() // later it may be for the time that has passed
+	sudden := l.timed && l.blocks == 0 && r.low == 0 && l.crowd.sudden(l.accepted)
+	l.blocked, l.crowd.testing = false, false
 	if r.burst == 0 {
 		r.burst = r.total + 1
 	}
-	if alone || sudden {
-		if sudden { // it may be a rate: what is accepted from here on tells, and for how long it was shut
-			l.blocks, r.closed = 1, start.Sub(r.zeros[0].at)
-			l.begin(start)
-		}
+	switch {
+	case alone && l.chance.inFlight(l.also, l.meanwhile):
+		p.unlearn()
+	case alone:
 		p.learnInFlight(now)
-		return
+	case sudden: // it may be a rate: what is accepted from here on tells, and for how long it was shut
+		l.blocks, r.closed = 1, start.Sub(r.zeros[0].at)
+		l.begin(start)
+		p.learnInFlight(now)
+	case l.learnRate(now, start):
+		p.setLearnedRate(now).limiter.AllowN(now, 1) // the one that has just been accepted
+		told := max(r.low, r.pace())                 // while it is searched for, what is tried
+		p.emit(Event{Kind: EventLearned, Time: now, Policy: learnedPolicy, Quota: max(int64(told), 1), Window: perUnit(told) * time.Duration(max(int64(told), 1)),
+			Unit: UnitRequests, Learned: true, Remaining: -1})
 	}
+}
+
+// learnRate takes in what the block that is over tells of the rate: the origin accepts again a
+// request sent at start. It reports false where no rate is known yet.
+func (l *learner) learnRate(now, start time.Time) bool {
+	r := &l.rate
 	l.blocks++
 	l.learnShort(start)
-	sent := start
-	shut := l.refused // the last that is known of the block
+	reopened, shut := start, l.refused // the last that is known of the block
 	if l.probes == 0 && l.named.After(shut) && !l.named.After(start) {
-		start, shut = l.named, l.named // it would have been accepted then
+		reopened, shut = l.named, l.named // it would have been accepted then
 	}
-	hit := r.zeros[0].at
-	if r.shut = l.windowClosed(); l.blocks > 1 { // once it may have been an outage
-		r.shut = min(r.shut, r.closed)
-	}
-	if l.blocks == 2 && start.Sub(hit) < r.penalty/2 { // the first one was an outage
-		r.penalty = 0
-	}
-	if r.penalty > 0 || r.outgrown(hit, l.accepted-l.meanwhile, r.total-r.zeros[0].n) {
-		r.punish(min(start.Sub(hit), r.closed))
-	}
+	l.learnPenalty(reopened)
 	switch {
 	case r.penalty > 0:
-	case r.low > 0 && l.probes > 1: // closed for longer than a unit takes
-		if low := rateOf(l.accepted, shut.Sub(l.since)); low < r.low {
-			if low < r.low/2 { // it may have been an outage, which is over
-				r.climb = max(r.climb, steep(l.accepted), 1)
-			}
-			r.low = max(low, r.low/8)
-		}
-	case r.low == 0 && l.blocks < 2 && (l.accepted < enough && l.timed || l.timed503):
-		l.begin(start)
-		return // once is no evidence
-	case r.low == 0:
-		l.measure(start, shut)
+	case r.low > 0:
+		l.lower(shut)
+	case l.blocks < 2 && (l.accepted < enough && l.timed || l.timed503):
+		l.begin(reopened)
+		return false // once is no evidence
+	default:
+		l.measure(reopened, shut)
 	}
 	if len(r.zeros) > 1 && r.penalty == 0 {
-		l.remeasure(start)
+		l.remeasure(reopened)
 	}
-	if l.meanwhile >= few/2 { // it let that through when too much came: a bucket, and its rate
-		r.low = min(r.low, rateOf(l.meanwhile+1, soonest(l.through, l.refused).Sub(hit)))
-	}
-	if l.shut() > 3*perUnit(r.low) { // one by one, some would have come meanwhile
-		r.bunches = true
-	}
-	// Part of the origin may have been out of order, which is over. Else what rises steeply is soon
-	// refused again, which is one more in close succession: that has to end.
-	if r.doubt == 0 && r.penalty == 0 && l.chance.blocks <= 2*timeAndAgain && l.chance.fallen(r) {
-		r.climb = max(r.climb, steeply)
-		r.cycle, r.window = min(r.cycle, 2*few), 0
-	}
-	r.opened, l.seen = mark{sent, r.total}, now
-	l.begin(start)
+	l.learnBunches()
+	l.riseAgain()
+	r.opened, l.seen = mark{start, r.total}, now
+	l.begin(reopened)
 	probes := float64(l.probes)
 	if r.low < backOff*r.tooFast { // an attempt at a little more will not be so far beyond
 		probes = min(probes, 1)
 	}
-	r.reopened(start.Sub(hit), 1+probes+r.low*l.crowd.trip())
-	p.setLearnedRate(now).limiter.AllowN(now, 1) // the one that has just been accepted
+	r.reopened(reopened.Sub(r.zeros[0].at), 1+probes+r.low*l.crowd.trip())
+	return true
+}
 
-	told := max(r.low, r.pace()) // while it is searched for, what is tried
-	p.emit(Event{Kind: EventLearned, Time: now, Policy: learnedPolicy, Quota: max(int64(told), 1), Window: perUnit(told) * time.Duration(max(int64(told), 1)),
-		Unit: UnitRequests, Learned: true, Remaining: -1})
+// learnPenalty finds out whether the block was a penalty, by how long it was and by what was
+// accepted before.
+func (l *learner) learnPenalty(reopened time.Time) {
+	r := &l.rate
+	hit := r.zeros[0].at
+	if r.shut = l.windowClosed(); l.blocks > 1 { // once it may have been an outage
+		r.shut = min(r.shut, r.closed)
+	}
+	if l.blocks == 2 && reopened.Sub(hit) < r.penalty/2 { // the first one was an outage
+		r.penalty = 0
+	}
+	if r.penalty > 0 || r.outgrown(hit, l.accepted-l.meanwhile, r.total-r.zeros[0].n) {
+		r.punish(min(reopened.Sub(hit), r.closed))
+	}
+}
+
+// lower takes the known rate to be no more than what was accepted until shut, where the block was
+// longer than a unit takes.
+func (l *learner) lower(shut time.Time) {
+	r := &l.rate
+	low := rateOf(l.accepted, shut.Sub(l.since))
+	if l.probes < 2 || low >= r.low {
+		return
+	}
+	if low < r.low/2 { // it may have been an outage, which is over
+		r.climb = max(steep(l.accepted), 1)
+	}
+	r.low = max(low, r.low/8)
+}
+
+// learnBunches takes in what was accepted in the block of what was on its way when it began: where
+// much was it is a bucket, and its rate; where next to nothing was, units come many at a time.
+func (l *learner) learnBunches() {
+	r := &l.rate
+	if l.meanwhile >= few/2 {
+		r.low = min(r.low, rateOf(l.meanwhile+1, soonest(l.through, l.refused).Sub(r.zeros[0].at)))
+	}
+	if l.shut() > 3*perUnit(r.low) { // one by one, some would have come meanwhile
+		r.bunches = true
+	}
+}
+
+// riseAgain has the pace rise again where it fell far in a few steps: part of the origin may have been
+// out of order, which is over. Else what rises steeply is soon refused again, which is one more in close
+// succession: that has to end.
+func (l *learner) riseAgain() {
+	r := &l.rate
+	if r.penalty == 0 && l.chance.blocks <= 2*timeAndAgain && l.chance.fallen(r) {
+		r.climb = steeply
+		r.cycle, r.window = min(r.cycle, 2*few), 0
+	}
 }
 
 // shut is for how long nothing at all was accepted in a block, at least: where requests

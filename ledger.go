@@ -109,59 +109,62 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 // known now; false where that depends on answers still to come. pressed says
 // that others wait behind.
 func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Time, bool) {
-	room := l.room(now, p)
+	room, closed, alone := l.room(now, p), now.Before(l.closed), l.own.inFlight == 0
 	pressed = pressed || l.spent >= p.Quota-1 && l.sparing(p) // those whose answers are on the way will be back
-	if pressed && l.left <= n+1 && l.inLumps() && !now.Before(l.closed) {
-		return latest(now, l.nextLump(p, n)), l.own.inFlight == 0
-	}
-	refills := l.shape == shapeRefill && l.stated && !now.Before(l.closed)
-	if room >= n && (!pressed || room > n && !(refills && l.twoCounts())) {
-		return now, true
-	}
-	if refills {
-		missing := float64(n) - l.refilled(now.Add(l.onTheWay()), p)
-		if pressed {
-			missing += l.leaves(now, n, p)
-		}
-		if missing <= 0 {
-			return now, true
-		}
-		return now.Add(l.awaited(now, missing, p)), true
-	}
+	refills := l.shape == shapeRefill && l.stated && !closed
 	beside := l.shape == shapeSliding && l.othersSeen
-	if room >= n && !beside {
+	switch until := l.until(); {
+	case pressed && l.left <= n+1 && l.inLumps() && !closed:
+		return latest(now, l.nextLump(p, n)), alone
+	case room >= n && (!pressed || room > n && !(refills && l.twoCounts())):
+		return now, true
+	case refills:
+		return l.filledWith(now, n, p, pressed), true
+	case room >= n && !beside:
 		return l.lastUnit(now, p), true
-	}
-	at, known := l.until(), true
-	switch {
-	case now.Before(l.closed):
-		at = l.closed // even where less would do
-	case l.partial && l.stated && !l.flows() && l.left >= n && at.Sub(l.said) > p.Window*9/10: // more may come back long before that
-		return latest(now, l.said.Add(p.Window/10)), l.own.inFlight == 0
-	case at.IsZero() && l.stated && !l.flows() && p.Window > 0:
-		return l.lapses(p), true
-	case l.shape == shapeSliding, at.IsZero() && !l.stated && p.Window > 0:
+	case closed:
+		return l.windowsOn(l.closed, n, room, p), true // even where less would do
+	case l.partial && l.stated && !l.flows() && l.left >= n && until.Sub(l.said) > p.Window*9/10: // more may come back long before that
+		return latest(now, l.said.Add(p.Window/10)), alone
+	case l.shape == shapeSliding, until.IsZero() && !l.stated && p.Window > 0:
+		at, known := l.own.back(now, n-room, p.Window)
 		if beside {
 			at, known = l.backToAny(now, n-room, p, pressed)
-		} else {
-			at, known = l.own.back(now, n-room, p.Window)
 		}
-		if !known && l.own.inFlight == 0 {
+		if !known && alone {
 			return now, true // others hold it all: see what the origin says
 		}
 		return at, known
-	case at.IsZero() && l.own.inFlight == 0:
-		// Nothing in flight, nothing said: what was sent first comes back.
-		if at, known = l.own.back(now, 1, p.Window); !known || p.Window == 0 {
-			return now, true
-		}
-	case at.IsZero():
-		return time.Time{}, false
+	case !until.IsZero():
+		return l.windowsOn(until, n, room, p), true
+	case p.Window > 0:
+		return l.lapses(p), true
+	case alone: // nothing in flight, nothing said
+		return now, true
 	}
-	if p.Quota > 0 && p.Window > 0 && n > p.Quota+max(room, 0) {
-		at = at.Add(times((n-max(room, 0)-1)/p.Quota, p.Window))
+	return time.Time{}, false
+}
+
+// filledWith returns when n units are back where they come back steadily, and what is left to others or
+// for want of certainty beside them.
+func (l *ledger) filledWith(now time.Time, n int64, p *Policy, pressed bool) time.Time {
+	missing := float64(n) - l.refilled(now.Add(l.onTheWay()), p)
+	if pressed {
+		missing += l.leaves(now, n, p)
 	}
-	return at, known
+	if missing <= 0 {
+		return now
+	}
+	return now.Add(l.awaited(now, missing, p))
+}
+
+// windowsOn returns when n units are back where room of them are left and all is from an instant on: what is
+// more than a window lets through takes further ones.
+func (l *ledger) windowsOn(at time.Time, n, room int64, p *Policy) time.Time {
+	if n -= max(room, 0); p.Quota <= 0 || p.Window <= 0 || n <= p.Quota {
+		return at
+	}
+	return at.Add(times((n-1)/p.Quota, p.Window))
 }
 
 // behind returns when n units can be back at the earliest, those of the ones ahead in line among

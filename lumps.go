@@ -17,7 +17,7 @@ const lumpy = 2
 
 // inLumps reports whether units come back in lumps.
 func (l *ledger) inLumps() bool {
-	return l.lumps.stuck >= lumpy && l.shape == shapeRefill && !l.twoCounts() && l.stated && l.told() && !l.othersSeen
+	return l.lumps.stuck >= lumpy && l.shape == shapeRefill && !l.twoCounts() && !l.othersSeen
 }
 
 // nextLump returns when more should have come back: for the last unit, where the origin
@@ -27,8 +27,7 @@ func (l *ledger) nextLump(p *Policy, n int64) time.Time {
 	if l.left > n {
 		return soon
 	}
-	gap := l.lumpGap(p)
-	return soonest(l.said.Add(gap), latest(soon, l.lumps.gained.Add(gap)))
+	return latest(soon, l.lumps.gained.Add(l.lumpGap(p)))
 }
 
 // lumpGap is how far apart lumps may come: those of a clock in whole seconds, where no

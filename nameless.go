@@ -11,7 +11,6 @@ import (
 // last.
 type teller struct {
 	method, path string
-	known        bool // there was one
 }
 
 // tellApart tells the limits apart of an origin that has no names for them, and
@@ -33,14 +32,14 @@ func (p *partition) tellApart(now time.Time, pm *Permit, a *Announcement) *Annou
 		}
 	}
 	if !a.Refused {
-		p.teller = teller{pm.method, pm.path, true}
+		p.teller = teller{pm.method, pm.path}
 	}
 	return a
 }
 
 func (t *teller) sameRoute(pm *Permit) bool {
 	var b, c [longestPath]byte
-	return t.known && bytes.Equal(appendRoute(b[:0], t.method, t.path), appendRoute(c[:0], pm.method, pm.path))
+	return bytes.Equal(appendRoute(b[:0], t.method, t.path), appendRoute(c[:0], pm.method, pm.path))
 }
 
 // exhausts reports whether an announcement says that nothing is left of a policy.

@@ -148,7 +148,7 @@ func (o *opening) rushes(now time.Time) bool {
 	if !o.contact || o.limit < o.double {
 		return false
 	}
-	if o.limit > 1 && o.quick < nearBy && now.Sub(o.round) < min(leastRound, leastInTrips*o.quick) {
+	if o.quick < nearBy && now.Sub(o.round) < min(leastRound, leastInTrips*o.quick) {
 		return true
 	}
 	o.double, o.round = 2*o.limit, now

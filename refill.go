@@ -134,7 +134,7 @@ func (l *ledger) measureRefill(now time.Time, p *Policy, r int64) {
 	}
 	used := l.answered - l.markedUse
 	full := float64(l.markedLeft)+p.rate()*d.Seconds() > float64(p.Quota)
-	if got := float64(r-l.markedLeft+used) / d.Seconds(); d < p.Window && got > 0 && !full {
+	if got := float64(r-l.markedLeft+used) / d.Seconds(); got > 0 && !full {
 		if l.regained == 0 {
 			l.regained = got
 		}
@@ -153,7 +153,7 @@ func (l *ledger) hasten(now, start time.Time, c *charge, p *Policy, r int64) {
 		return
 	}
 	came := r - l.seenLeft - 1 + c.answered + c.n - l.seenSent // what is left is told in whole units
-	if window := nanoseconds(d.Seconds() / float64(came) * float64(p.Quota) * 1e9); d < 4*grain && came > 0 && window < p.Window {
+	if window := nanoseconds(d.Seconds() / float64(came) * float64(p.Quota) * 1e9); came > 0 && window < p.Window {
 		p.Window, l.inferred = window, 1
 	}
 	l.seenFrom, l.seenLeft, l.seenSent = start, r, l.sent
@@ -205,7 +205,7 @@ func (l *ledger) hearRefill(now, start time.Time, p *Policy, c *charge, r, least
 	if least > l.most {
 		l.gain(now, start, c)
 	}
-	l.most = max(r-(l.sent-c.sent), least)
+	l.most = r - (l.sent - c.sent)
 	most := float64(l.most)
 	if l.twoCounts() && !l.othersSeen { // what is left is told in whole units
 		most += 1 - 1e-9

@@ -47,7 +47,7 @@ func (l *ledger) learnRounding(now, start time.Time, c *charge, p *Policy, s *st
 		l.roundsDown()
 	case early && !l.longer && l.inferred > 0:
 		l.longer = true
-	case first && !s.refused && !early && s.reset >= 0 && start.Sub(l.last) < s.resolution/8:
+	case first && !s.refused && s.reset >= 0 && start.Sub(l.last) < s.resolution/8:
 		l.onTime++
 		return false
 	default:
@@ -64,7 +64,7 @@ func (l *ledger) turnedTooSoon(now time.Time, c *charge, p *Policy, s *statement
 	if l.fresh && !l.kept && !l.opened.IsZero() {
 		return false
 	}
-	return s.resolution > 0 && s.reset >= 0 && c.epoch == l.epoch && !l.last.IsZero() &&
+	return s.resolution > 0 && s.reset >= 0 && c.epoch == l.epoch &&
 		now.Sub(l.last) < 2*s.resolution+p.Window/10 && now.Add(s.reset).Sub(l.last) < max(2*s.resolution, p.Window/2)
 }
 

@@ -55,7 +55,7 @@ func (l *ledger) onTheWay() time.Duration {
 	case !l.othersSeen:
 		return l.quickest
 	case l.twoCounts():
-		return nanoseconds(float64(l.quickest) * min(k.own/max(k.before, 1), 1))
+		return nanoseconds(float64(l.quickest) * k.own / max(k.before, 1))
 	}
 	return 0
 }

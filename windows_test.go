@@ -627,7 +627,7 @@ func TestWindowsByTheClockWhoseEndIsNotNamedAreUsedUp(t *testing.T) {
 // that costs a refusal at the most, and as long as that names, but not the window after.
 func TestWindowsMetShortlyBeforeAnEndThatIsNotNamedAreUsedUp(t *testing.T) {
 	const windows = 4
-	for _, policy := range []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}, {Quota: 100, Window: 10 * time.Second}, {Quota: 500, Window: time.Minute}} {
+	for _, policy := range []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}, {Quota: 100, Window: 10 * time.Second}, {Quota: 200, Window: time.Minute}} {
 		for _, latency := range []time.Duration{time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond} {
 			for _, ends := range []time.Duration{3 * latency / 4, 7 * latency / 4, 5 * latency, 300 * time.Millisecond, 600 * time.Millisecond} {
 				tally, _ := load{heedtest.Config{
