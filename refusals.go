@@ -63,10 +63,9 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 		}
 	default:
 		wait := backoffWait(max(b.blind, 1), o.limits.MinBackoff, o.limits.MaxBackoff)
-		if own, known := p.untilMore(now, pm, a); known && !chance && b.blind <= 1 && !p.lastWell.IsZero() {
+		pm.retryAt = now.Add(wait)
+		if own, known := p.untilMore(now, pm, a, b.blind); known && !chance && !p.lastWell.IsZero() {
 			pm.retryAt = now.Add(own)
-		} else {
-			pm.retryAt = now.Add(wait)
 		}
 		if fresh && !chance && (limit || !p.succeededSince(before, now)) && !p.heldByLedger(now, pm) && p.pause.extend(now.Add(wait)) {
 			p.pause.doubtful, p.pause.path, p.pause.began, p.pause.tried = true, pm.path, now, false
@@ -137,11 +136,15 @@ func (p *partition) heldByLedger(now time.Time, pm *Permit) bool {
 
 // untilMore is how long a request that was refused without a hint is to wait itself, where an
 // announced policy has nothing left for it and it is known all the same when there is more: when
-// its ledger has one go to see, which has those behind it wait, too; and where a reset of 0 is
-// named, which is rounded, not before as long as it is rounded to. To wait for longer, alone, would
-// only leave the quota unused by who sends one request at a time.
-func (p *partition) untilMore(now time.Time, pm *Permit, a *Announcement) (wait time.Duration, known bool) {
-	if p.origin.limits.IgnoreHeaders {
+// its ledger has one go to see, which has those behind it wait, too, and for the longer the more
+// often that was too soon; and where a reset of 0 is named, which is rounded, when as long as it is
+// rounded to is over, once. To wait for longer, alone, would only leave the quota unused by who
+// sends one request at a time.
+func (p *partition) untilMore(now time.Time, pm *Permit, a *Announcement, inARow int) (wait time.Duration, known bool) {
+	if p.heldByLedger(now, pm) {
+		return 0, true
+	}
+	if p.origin.limits.IgnoreHeaders || inARow > 1 {
 		return 0, false
 	}
 	for _, l := range a.Limits {
@@ -149,7 +152,7 @@ func (p *partition) untilMore(now time.Time, pm *Permit, a *Announcement) (wait 
 			wait, known = max(wait, l.Resolution), true
 		}
 	}
-	return wait, known || p.heldByLedger(now, pm)
+	return wait, known
 }
 
 // only reports whether no other budgets are known than those of a lane: what it is
