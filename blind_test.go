@@ -54,6 +54,37 @@ func TestWaitForABareCountIsMeasuredFromTheLastAccepted(t *testing.T) {
 	})
 }
 
+// Nor does a wait that was too short cost who sends one request at a time the seconds for which an outage is
+// left alone, though its refusal names no time.
+func TestOneRequestAtATimeLosesNoSecondsToAWaitForABareCountThatWasTooShort(t *testing.T) {
+	var accepted, refused int
+	for phase := range 8 {
+		synctest.Test(t, func(t *testing.T) {
+			w := &window{quota: 10, length: time.Second, end: time.Now().Add(time.Duration(phase) * 123 * time.Millisecond)}
+			l := &limiter{way: 25 * time.Millisecond, accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
+				for !now.Before(w.end) { // by the clock
+					w.used, w.end = 0, w.end.Add(w.length)
+				}
+				if w.used == w.quota {
+					h.Set("X-RateLimit-Retry-After-Seconds", "0")
+					return false
+				}
+				w.used++
+				h.Set("X-RateLimit-Remaining", strconv.Itoa(w.quota-w.used))
+				return true
+			}}
+			tr := quiet(t, l, heed.Limits{})
+			for end := time.Now().Add(time.Minute); time.Now().Before(end); {
+				sendOne(t, tr, get(t.Context(), site))
+			}
+			accepted, refused = accepted+l.accepted, refused+l.refused
+		})
+	}
+	if accepted < 4450 { // of 4880 or so
+		t.Errorf("%d accepted, %d refused", accepted, refused)
+	}
+}
+
 // What is back of a bucket says how long a wait is long enough, and that of a window
 // mostly is a round time: neither costs more than a refusal or two.
 func TestWaitForABareCountIsFoundWithFewRefusals(t *testing.T) {

@@ -77,12 +77,14 @@ func (c *crowd) more(inFlight int64) bool {
 	return true
 }
 
-// fewer says that even so many were too many: at once, or once by chance.
-func (c *crowd) fewer(inFlight int64) {
+// fewer says that even so many were too many: at once, or once by chance. Where the refusal asked for a
+// wait, none of those goes that might have been sent meanwhile; they are part of its cost, as under a rate.
+func (c *crowd) fewer(inFlight int64, asked time.Duration) {
+	cost := int64(oneMoreCost + waitCost*asked.Seconds()*float64(inFlight)/c.trip())
 	if c.pressed < 2*inFlight {
-		c.patient = min(2*max(c.patient, oneMoreCost), 8*oneMoreCost)
+		c.patient = min(2*max(c.patient, cost), 8*cost)
 	} else {
-		c.patient = oneMoreCost
+		c.patient = cost
 	}
 }
 
@@ -120,10 +122,10 @@ func (p *partition) oneMoreInFlight(s *slot) {
 }
 
 // fewerInFlight takes in that a request was refused though no more were in flight
-// than the learned limit allows: one less, or half as many where the guess has not
+// than the learned limit allows, and asked for a wait: one less, or half as many where the guess has not
 // stood yet. It reports false where it cannot have been for that, since
 // so many had been accepted, or so few were in flight.
-func (p *partition) fewerInFlight(s *slot, inFlight int64) bool {
+func (p *partition) fewerInFlight(s *slot, inFlight int64, asked time.Duration) bool {
 	c := &p.learner.crowd
 	n, least := s.policy.Quota-1, c.guess/2
 	switch {
@@ -140,7 +142,7 @@ func (p *partition) fewerInFlight(s *slot, inFlight int64) bool {
 		return false
 	}
 	if s.policy.Quota, s.terms.Quota = n, n; c.stood {
-		c.fewer(n)
+		c.fewer(n, asked)
 	}
 	c.pressed = 0
 	return true

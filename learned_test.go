@@ -484,6 +484,20 @@ func TestCapInFlightIsFoundThoughItsRefusalsNameAWait(t *testing.T) {
 	}
 }
 
+// One more in flight is tried the more rarely the more could have been sent while a refusal has all wait.
+func TestCapInFlightIsTriedRarelyWhereItsRefusalsHaveAllWait(t *testing.T) {
+	const quota, trip, minutes = 8, 150 * time.Millisecond, 4
+	tally, _ := load{heedtest.Config{
+		Algorithm: heedtest.Concurrency, Policies: []heedtest.Policy{{Quota: quota, Window: time.Minute}},
+		Dialect: heedtest.RetryAfterOnly, RetryAfter: heedtest.RetryAfter{Mode: heedtest.RetryAfterConstant, Value: time.Second},
+		Latency: heedtest.RoundTrip(trip),
+	}, 16, minutes, nil}.play(t)
+	possible := int64(quota * minutes * time.Minute / (trip / 2)) // the way back is no concern of the origin's
+	if tally.Accepted < possible*87/100 || tally.Refused > 20 {
+		t.Errorf("%d accepted of %d, %d refused", tally.Accepted, possible, tally.Refused)
+	}
+}
+
 // Nor does a small quota, used up at once, cost more than one refusal that names a wait to be told
 // from such a limit: the second time as many are accepted, and the wait tells how many in which time.
 func TestSmallQuotaWhoseRefusalsNameAWaitIsSoonNoCapInFlight(t *testing.T) {

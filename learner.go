@@ -220,7 +220,7 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 		return
 	case l.asOften(int64(p.unanswered)): // whatever was in flight
 		p.dropSlot(s)
-	case p.fewerInFlight(s, int64(max(pm.level, p.unanswered+1))):
+	case p.fewerInFlight(s, int64(max(pm.level, p.unanswered+1)), hint):
 		return
 	default:
 		p.dropSlot(s)

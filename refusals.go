@@ -64,6 +64,9 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 	default:
 		wait := backoffWait(max(b.blind, 1), o.limits.MinBackoff, o.limits.MaxBackoff)
 		pm.retryAt = now.Add(wait)
+		if own, known := p.untilMore(now, pm, a, b.blind); known && !chance && !p.lastWell.IsZero() {
+			pm.retryAt = now.Add(own)
+		}
 		if fresh && !chance && (limit || !p.succeededSince(before, now)) && !p.heldByLedger(now, pm) && p.pause.extend(now.Add(wait)) {
 			p.pause.doubtful, p.pause.path, p.pause.began, p.pause.tried = true, pm.path, now, false
 			p.paused(now, Event{Cause: CausePause, Wait: wait, InARow: b.n})
@@ -129,6 +132,27 @@ func (p *partition) heldByLedger(now time.Time, pm *Permit) bool {
 	return !p.origin.limits.IgnoreHeaders && slices.ContainsFunc(pm.charges, func(c charge) bool {
 		return c.slot.source == SourceAnnounced && now.Before(c.slot.ledger.closed)
 	})
+}
+
+// untilMore is how long a request that was refused without a hint is to wait itself, where an
+// announced policy has nothing left for it and it is known all the same when there is more: when
+// its ledger has one go to see, which has those behind it wait, too, and for the longer the more
+// often that was too soon; and where a reset of 0 is named, which is rounded, when as long as it is
+// rounded to is over, once. To wait for longer, alone, would only leave the quota unused by who
+// sends one request at a time.
+func (p *partition) untilMore(now time.Time, pm *Permit, a *Announcement, inARow int) (wait time.Duration, known bool) {
+	if p.heldByLedger(now, pm) {
+		return 0, true
+	}
+	if p.origin.limits.IgnoreHeaders || inARow > 1 {
+		return 0, false
+	}
+	for _, l := range a.Limits {
+		if l.Remaining == 0 && l.Reset == 0 {
+			wait, known = max(wait, l.Resolution), true
+		}
+	}
+	return wait, known
 }
 
 // only reports whether no other budgets are known than those of a lane: what it is

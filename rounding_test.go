@@ -108,3 +108,21 @@ func TestRefusalAfterSomeWereAcceptedIsNoResetRoundedDown(t *testing.T) {
 		t.Errorf("%d accepted of %d, %d refused", tally.Accepted, windows*quota, tally.Refused)
 	}
 }
+
+// Who sends one request at a time has nobody else go to see whether there is more: a refusal that says that
+// nothing is left, and names a reset of 0 because it is rounded down, holds it no longer than what is rounded off.
+func TestOneRequestAtATimeLosesNoSecondsToResetsRoundedDownToNothing(t *testing.T) {
+	const windows, quota, phases = 60, 10, 8
+	var accepted, refused int64
+	for phase := range phases {
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.FixedWindowByClock, Dialect: heedtest.XRateLimit, Rounding: heedtest.RoundDown,
+			RetryAfter: heedtest.RetryAfter{Mode: heedtest.RetryAfterNone}, Policies: []heedtest.Policy{{Quota: quota, Window: time.Second}},
+			Phase: time.Duration(phase) * 123 * time.Millisecond, Latency: heedtest.RoundTrip(50 * time.Millisecond),
+		}, 1, windows, nil}.play(t)
+		accepted, refused = accepted+tally.Accepted, refused+tally.Refused
+	}
+	if least := int64(phases * windows * quota * 80 / 100); accepted < least {
+		t.Errorf("%d accepted, want at least %d; %d refused", accepted, least, refused)
+	}
+}
