@@ -184,6 +184,48 @@ var dialectTable = []Dialect{
 			{Status: 400, Body: "RequestLimitExceeded"},
 		},
 	},
+	{
+		Name: "airtable", Origins: []string{"api.airtable.com"},
+		Refusals: []Refusal{{Status: 429, Wait: 30 * time.Second}},
+	},
+	{
+		Name: "app-store-connect", Origins: []string{"api.appstoreconnect.apple.com"},
+		Quotas: []QuotaFields{{Form: FormScopes, Limit: "X-Rate-Limit"}},
+	},
+	{
+		Name: "datadog", Origins: []string{"*.datadoghq.com", "*.datadoghq.eu", "*.ddog-gov.com"},
+		Quotas: []QuotaFields{plain("X-Ratelimit-", 0)},
+		Bucket: "X-Ratelimit-Name",
+	},
+	{
+		Name: "docusign", Origins: []string{"*.docusign.net", "*.docusign.com"},
+		Quotas: []QuotaFields{
+			plain("X-Ratelimit-", time.Hour),
+			{Policy: "burst", Limit: "X-Burstlimit-Limit", Remaining: "X-Burstlimit-Remaining", Window: 30 * time.Second},
+		},
+		Refusals: []Refusal{
+			{Status: 400, Body: "HOURLY_APIINVOCATION_LIMIT_EXCEEDED"},
+			{Status: 400, Body: "BURST_APIINVOCATION_LIMIT_EXCEEDED"},
+		},
+	},
+	{
+		// What it says is used is what one request took.
+		Name: "eve-online", Origins: []string{"esi.evetech.net"},
+		Quotas: []QuotaFields{
+			{Limit: "X-Ratelimit-Limit", Remaining: "X-Ratelimit-Remaining"},
+			{Policy: "errors", Unit: "errors", Remaining: "X-Esi-Error-Limit-Remain", Reset: "X-Esi-Error-Limit-Reset"},
+		},
+		Bucket:   "X-Ratelimit-Group",
+		Refusals: []Refusal{{Status: 420, Global: true}},
+	},
+	{
+		Name: "toggl", Origins: []string{"api.track.toggl.com"},
+		Quotas: []QuotaFields{{
+			Policy: "quota", Remaining: "X-Toggl-Quota-Remaining", Reset: "X-Toggl-Quota-Resets-In", Window: time.Hour,
+		}},
+		Refusals: []Refusal{{Status: 402, Exhausted: true}},
+	},
+	{Name: "urlscan", Origins: []string{"urlscan.io"}, Quotas: []QuotaFields{plain("X-Rate-Limit-", 0)}, Bucket: "X-Rate-Limit-Action"},
 	{Name: "zoom", Origins: []string{"api.zoom.us"}, Quotas: []QuotaFields{plain("X-Ratelimit-", 0)}, Bucket: "X-Ratelimit-Category"},
 	{
 		Name: "bigcommerce", Origins: []string{"api.bigcommerce.com"}, Anywhere: true,
@@ -245,7 +287,7 @@ var dialectTable = []Dialect{
 				Interval: "X-Hubspot-Ratelimit-Interval-Milliseconds",
 			},
 			{Policy: "daily", Limit: "X-Hubspot-Ratelimit-Daily", Remaining: "X-Hubspot-Ratelimit-Daily-Remaining", Window: day},
-			{Policy: "secondly", Limit: "X-Hubspot-Ratelimit-Secondly", Remaining: "X-Hubspot-Ratelimit-Secondly-Remaining", Window: time.Second},
+			// What it still says of each second it no longer enforces.
 		},
 	},
 	{
@@ -386,6 +428,37 @@ var dialectTable = []Dialect{
 	},
 	{Name: "twilio", Anywhere: true, Quotas: []QuotaFields{{Policy: "concurrent", Unit: UnitConcurrentRequests, Used: "Twilio-Concurrent-Requests"}}},
 	{
+		Name: "elevenlabs", Anywhere: true,
+		Quotas: []QuotaFields{{
+			Policy: "concurrent", Unit: UnitConcurrentRequests, Limit: "Maximum-Concurrent-Requests", Used: "Current-Concurrent-Requests",
+		}},
+	},
+	{
+		Name: "genesys", Anywhere: true,
+		Quotas: []QuotaFields{{Limit: "Inin-Ratelimit-Allowed", Used: "Inin-Ratelimit-Count", Reset: "Inin-Ratelimit-Reset"}},
+	},
+	{
+		Name: "discogs", Anywhere: true,
+		Quotas: []QuotaFields{{
+			Limit: "X-Discogs-Ratelimit", Remaining: "X-Discogs-Ratelimit-Remaining", Used: "X-Discogs-Ratelimit-Used", Window: time.Minute,
+		}},
+	},
+	{
+		Name: "gate", Anywhere: true, // Gate.io, whose windows differ from route to route
+		Quotas: []QuotaFields{{
+			Limit: "X-Gate-Ratelimit-Limit", Remaining: "X-Gate-Ratelimit-Requests-Remain", Reset: "X-Gate-Ratelimit-Reset-Timestamp",
+			PerRoute: true,
+		}},
+	},
+	{
+		Name: "apollo", Anywhere: true, // and Lusha
+		Quotas: []QuotaFields{
+			{Policy: "minute", Limit: "X-Rate-Limit-Minute", Used: "X-Minute-Usage", Window: time.Minute},
+			{Policy: "hour", Limit: "X-Rate-Limit-Hourly", Used: "X-Hourly-Usage", Window: time.Hour},
+			{Policy: "day", Limit: "X-Rate-Limit-24-Hour X-Rate-Limit-Daily", Used: "X-24-Hour-Usage X-Daily-Usage", Window: day},
+		},
+	},
+	{
 		Name: "gravitee", Anywhere: true,
 		Quotas: []QuotaFields{{
 			Policy: "quota", Limit: "X-Quota-Limit", Remaining: "X-Quota-Remaining", Reset: "X-Quota-Reset",
@@ -415,7 +488,7 @@ var dialectTable = []Dialect{
 			{Policy: "tokens", Unit: "tokens", Limit: "X-Tokenlimit-Limit", Remaining: "X-Tokenlimit-Remaining", Reset: "X-Tokenlimit-Reset"},
 			{RetryAfter: "X-Retry-After"},
 		},
-		Bucket: "X-Ratelimit-Resource X-Ratelimit-Bucket",
+		Bucket: "X-Ratelimit-Resource X-Ratelimit-Bucket X-Ratelimit-Group",
 		Global: []string{"X-Ratelimit-Global: true", "X-Ratelimit-Scope: global"},
 	},
 	{
@@ -430,6 +503,7 @@ var dialectTable = []Dialect{
 			},
 			{Policy: "concurrency", Unit: UnitConcurrentRequests, Limit: "X-Concurrency-Limit"},
 		},
+		Bucket: "X-Rate-Limit-Group",
 	},
 	{
 		// The names of the early IETF drafts, with what those do not have.

@@ -124,6 +124,23 @@ func parseCount(s string) (int64, bool) {
 	return n.whole, true
 }
 
+// parseCountPer reads
+//
+//	count-per = count "/" ( period / word )
+//
+// a quota and its window in one: "150/15m", "100/hour".
+func parseCountPer(s string) (n int64, window time.Duration, ok bool) {
+	count, per, more := strings.Cut(bare(s), "/")
+	if n, ok = parseCount(count); !ok || !more {
+		return -1, 0, false
+	}
+	per = strings.ToLower(trimOWS(per))
+	if window = wordWindow(per); window == 0 {
+		window, _ = parsePeriod(per)
+	}
+	return n, window, window > 0
+}
+
 // left reads what is left of a quota, negative where that is not said. Of
 // several limiters that are not told apart the tightest counts.
 func (r *dialectReader) left(g *quotaGroup, grouped, quotaKnown bool) int64 {
@@ -296,31 +313,45 @@ func windowName(w time.Duration) string {
 }
 
 // wordWindow returns the window that the name of a dimension tells by one of
-// its words ("minute", "req-minute", "used-weight-1m"), 0 for none. A month is
-// 30 days, a year 365.
+// its words ("minute", "perday", "24-hour", "req-minute", "used-weight-1m"), 0 for
+// none. A month is 30 days, a year 365.
 func wordWindow(dim string) time.Duration {
+	count := int64(1)
 	for word := range strings.FieldsFuncSeq(dim, isDash) {
-		switch word {
-		case "second", "secondly", "sec":
-			return time.Second
-		case "minute", "minutely", "min":
-			return time.Minute
-		case "hour", "hourly":
-			return time.Hour
-		case "day", "daily":
-			return 24 * time.Hour
-		case "week", "weekly":
-			return 7 * 24 * time.Hour
-		case "month", "monthly":
-			return 30 * 24 * time.Hour
-		case "year", "yearly":
-			return 365 * 24 * time.Hour
-		}
-		if isDigit(word[0]) {
+		n, rest, ok := scanDecimal(word)
+		if ok && n.whole > 0 && n.frac == 0 {
 			if d, ok := parsePeriod(word); ok {
 				return d
 			}
+			count, word = n.whole, rest
 		}
+		if unit := wordTime(strings.TrimPrefix(word, "per")); unit > 0 {
+			return min(times(count, unit), maxSpan)
+		}
+		if word != "" {
+			count = 1 // it counts something else
+		}
+	}
+	return 0
+}
+
+// wordTime is the length of what a word names, 0 where that is no time.
+func wordTime(word string) time.Duration {
+	switch word {
+	case "second", "secondly", "sec":
+		return time.Second
+	case "minute", "minutely", "min":
+		return time.Minute
+	case "hour", "hourly":
+		return time.Hour
+	case "day", "daily":
+		return 24 * time.Hour
+	case "week", "weekly":
+		return 7 * 24 * time.Hour
+	case "month", "monthly":
+		return 30 * 24 * time.Hour
+	case "year", "yearly":
+		return 365 * 24 * time.Hour
 	}
 	return 0
 }

@@ -307,7 +307,7 @@ func (a *Announcement) readLimits(s string) int64 {
 		v := p.member()
 		var w sfValue
 		for key, pv, ok := p.param(); ok; key, pv, ok = p.param() {
-			if key == "w" {
+			if key == "w" || key == "window" { // as the very first drafts wrote it
 				w = pv
 			}
 		}
