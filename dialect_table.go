@@ -29,6 +29,7 @@ var dialectTable = []Dialect{
 			{Status: 403, Body: "API rate limit exceeded", Wait: time.Minute},
 			{Status: 403, RetryAfter: true, Global: true},
 			{Status: 429, Global: true, Wait: time.Minute},
+			{Status: 200, RetryAfter: true, Global: true}, // GraphQL's secondary limit
 		},
 	},
 	{
@@ -428,6 +429,10 @@ var dialectTable = []Dialect{
 	},
 	{Name: "twilio", Anywhere: true, Quotas: []QuotaFields{{Policy: "concurrent", Unit: UnitConcurrentRequests, Used: "Twilio-Concurrent-Requests"}}},
 	{
+		Name: "aircall", Anywhere: true,
+		Quotas: []QuotaFields{{Limit: "X-Aircallapi-Limit", Remaining: "X-Aircallapi-Remaining", Reset: "X-Aircallapi-Reset", Window: time.Minute}},
+	},
+	{
 		Name: "elevenlabs", Anywhere: true,
 		Quotas: []QuotaFields{{
 			Policy: "concurrent", Unit: UnitConcurrentRequests, Limit: "Maximum-Concurrent-Requests", Used: "Current-Concurrent-Requests",
@@ -530,7 +535,7 @@ var dialectTable = []Dialect{
 			Limit:     "*-Ratelimit-Limit *-Rate-Limit-Limit",
 			Remaining: "*-Ratelimit-Remaining *-Rate-Limit-Remaining",
 			Used:      "*-Ratelimit-Used *-Rate-Limit-Used",
-			Reset:     "*-Ratelimit-Reset *-Rate-Limit-Reset",
+			Reset:     "*-Ratelimit-Reset *-Rate-Limit-Reset *-Ratelimit-Resetat",
 		}},
 	},
 }

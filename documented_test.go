@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,6 +23,7 @@ func TestNextRequestStartsWhenTheServiceDocumentsThatItMay(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		host   string
+		post   bool
 		status int
 		body   string
 		fields []string
@@ -118,6 +120,34 @@ func TestNextRequestStartsWhenTheServiceDocumentsThatItMay(t *testing.T) {
 			then: "/api/v2/logs",
 		},
 		{
+			name: "GitHub's GraphQL, a secondary limit with status 200", host: "https://api.github.com", post: true, status: 200,
+			body:   `{"errors":[{"message":"You have exceeded a secondary rate limit."}]}`,
+			fields: []string{"Retry-After", "60", "X-RateLimit-Limit", "5000", "X-RateLimit-Remaining", "4000", "X-RateLimit-Resource", "graphql"},
+			after:  time.Minute,
+		},
+		{
+			name: "Retry-After with a status 200 elsewhere is when to ask again for the same", host: "https://api.example.org", status: 200,
+			fields: []string{"Retry-After", "60"},
+		},
+		{
+			name: "Close, a decimal", host: "https://api.close.com", status: 200,
+			fields: []string{"RateLimit", "limit=100, remaining=0, reset=2.5"}, after: 2500 * time.Millisecond,
+		},
+		{
+			name: "Close, semicolons", host: "https://api.close.com", status: 200,
+			fields: []string{"RateLimit", "limit=100; remaining=0; reset=3"}, after: 3 * time.Second,
+		},
+		{
+			name: "Bitvavo", host: "https://api.bitvavo.com", status: 200,
+			fields: []string{"Bitvavo-Ratelimit-Limit", "1000", "Bitvavo-Ratelimit-Remaining", "0", "Bitvavo-Ratelimit-ResetAt", "946684845000"},
+			after:  45 * time.Second,
+		},
+		{
+			name: "Aircall", host: "https://api.aircall.io", status: 200,
+			fields: []string{"X-AircallApi-Limit", "60", "X-AircallApi-Remaining", "0", "X-AircallApi-Reset", "946684815"},
+			after:  15 * time.Second,
+		},
+		{
 			name: "Mastodon", host: "https://mastodon.social", status: 200,
 			fields: []string{"X-RateLimit-Limit", "300", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", at(17 * time.Second)},
 			after:  17 * time.Second,
@@ -140,7 +170,11 @@ func TestNextRequestStartsWhenTheServiceDocumentsThatItMay(t *testing.T) {
 				})
 				client := &http.Client{Transport: &heed.Transport{Base: mock, Registry: newRegistry(t, heed.Config{})}}
 				get := func(path string) {
-					resp, err := client.Get(tt.host + path)
+					req := request(tt.host + path)
+					if tt.post {
+						req, _ = http.NewRequest("POST", tt.host+path, strings.NewReader("{}"))
+					}
+					resp, err := client.Do(req)
 					if err != nil {
 						t.Error(err)
 						return

@@ -222,14 +222,12 @@ func (a *Announcement) readServiceLimits(s string) bool {
 //	RateLimit = sf-dictionary
 //
 // with the keys limit, remaining and reset, all Integers (draft-07, section 5).
-// It is about the policy with that limit.
+// It is about the policy with that limit. Close.com has the reset as a Decimal, and
+// semicolons for the commas, which makes parameters of the others.
 func (a *Announcement) readDictionary(s string, ref time.Time) {
 	p := sfScanner{s: s}
 	var limit, remaining, reset sfValue
-	for p.more() {
-		key, v := p.dictMember()
-		for _, _, ok := p.param(); ok; _, _, ok = p.param() {
-		}
+	take := func(key string, v sfValue) (known bool) {
 		switch key {
 		case "limit":
 			limit = v
@@ -237,15 +235,29 @@ func (a *Announcement) readDictionary(s string, ref time.Time) {
 			remaining = v
 		case "reset":
 			reset = v
+		default:
+			return false
+		}
+		return true
+	}
+	for p.more() {
+		known := take(p.dictMember())
+		for key, v, ok := p.param(); ok; key, v, ok = p.param() {
+			if known {
+				take(key, v)
+			}
 		}
 	}
 	if p.bad || limit.kind == sfAbsent && remaining.kind == sfAbsent {
 		return
 	}
-	for _, v := range [...]sfValue{limit, remaining, reset} {
+	for _, v := range [...]sfValue{limit, remaining} {
 		if v.kind != sfAbsent && (v.kind != sfInteger || v.n < 0) {
 			return
 		}
+	}
+	if reset.kind != sfAbsent && (reset.kind != sfInteger && reset.kind != sfDecimal || reset.n < 0) {
+		return
 	}
 	l := ServiceLimit{Remaining: -1, Reset: -1}
 	if remaining.kind != sfAbsent {
