@@ -15,11 +15,11 @@ func plain(prefix string, window time.Duration) QuotaFields {
 		Remaining: prefix + "Remaining " + prefix + "Limit-Remaining " + prefix + "Available",
 		Used:      prefix + "Used " + prefix + "Observed",
 		Reset: prefix + "Reset " + prefix + "Resettime " + prefix + "Next " + prefix + "Reset-Ms " + prefix + "Reset-After-Ms " +
-			prefix + "Expiry " + prefix + "Expiry-Time",
-		ResetAfter: prefix + "Reset-After",
+			prefix + "Reset-At " + prefix + "Reset-Time " + prefix + "Reset-Timestamp " + prefix + "Expiry " + prefix + "Expiry-Time",
+		ResetAfter: prefix + "Reset-After " + prefix + "Reset-In",
 		RetryAfter: prefix + "Retry-After " + prefix + "Retryafter " + prefix + "Retry-After-Seconds " + prefix + "Retry-After-Milliseconds " + prefix + "After",
 		Interval: prefix + "Interval-Milliseconds " + prefix + "Interval " + prefix + "Interval-Seconds " +
-			prefix + "Window " + prefix + "Duration " + prefix + "Period",
+			prefix + "Window " + prefix + "Window-Seconds " + prefix + "Window-Ms " + prefix + "Duration " + prefix + "Period",
 		Rate:   prefix + "Fillrate " + prefix + "Rate",
 		Window: window,
 	}

@@ -281,6 +281,12 @@ var dialectTable = []Dialect{
 		Refusals: []Refusal{{Status: 430}},
 	},
 	{
+		Name: "gorgias", Origins: []string{"*.gorgias.com"}, Anywhere: true,
+		Quotas: []QuotaFields{{
+			Form: FormRatio, Used: "X-Gorgias-Account-Api-Call-Limit", Window: 20 * time.Second, // as Shopify's
+		}},
+	},
+	{
 		Name: "hubspot", Origins: []string{"api.hubapi.com", "api.hubspot.com"}, Anywhere: true,
 		Quotas: []QuotaFields{
 			{
@@ -506,7 +512,11 @@ var dialectTable = []Dialect{
 				Used:      "X-Rate-Limit-Used-* X-Rate-Limit-*-Used",
 				Reset:     "X-Rate-Limit-Reset-* X-Rate-Limit-*-Reset",
 			},
-			{Policy: "concurrency", Unit: UnitConcurrentRequests, Limit: "X-Concurrency-Limit"},
+			{
+				Policy: "concurrency", Unit: UnitConcurrentRequests,
+				Limit:     "X-Concurrency-Limit X-Concurrency-Limit-Limit Concurrency-Limit-Limit",
+				Remaining: "X-Concurrency-Limit-Remaining Concurrency-Limit-Remaining",
+			},
 		},
 		Bucket: "X-Rate-Limit-Group",
 	},
@@ -516,7 +526,7 @@ var dialectTable = []Dialect{
 		Quotas: []QuotaFields{
 			{
 				Limit: "Ratelimit-Limit", Remaining: "Ratelimit-Remaining",
-				Reset: "Ratelimit-Reset Ratelimit-Resettime", ResetAfter: "Ratelimit-Reset-After",
+				Reset: "Ratelimit-Reset Ratelimit-Resettime Ratelimit-Reset-At", ResetAfter: "Ratelimit-Reset-After Ratelimit-Reset-In",
 				RetryAfter: "Ratelimit-Retry-After Ratelimit-Retryafter",
 			},
 			{

@@ -187,7 +187,7 @@ func parseLeft(s string) (int64, bool) {
 	}
 }
 
-// parseSpan reads a time; ref is the server's clock at the response's receipt.
+// parseSpan reads a time, of several numbers that a proxy joined the longest; ref is the server's clock at the response's receipt.
 // It reports false for what says nothing: no time at all, a negative span, an
 // instant too far from now to be one.
 func parseSpan(s string, form TimeForm, ref time.Time) (span, bool) {
@@ -197,7 +197,7 @@ func parseSpan(s string, form TimeForm, ref time.Time) (span, bool) {
 	}
 	if n, rest, ok := scanDecimal(s); ok {
 		if rest = trimOWS(rest); rest == "" || rest[0] == ',' || rest[0] == ';' {
-			return n.span(form, ref)
+			return n.longest(rest, form, ref)
 		}
 		if d, ok := parsePeriod(s); ok {
 			return span{d: d}, true
@@ -242,6 +242,23 @@ func (n decimal) span(form TimeForm, ref time.Time) (span, bool) {
 	}
 	d, _ := n.duration(unit)
 	return span{d: d, grain: grain}, true
+}
+
+// longest is the longest of n and the numbers that follow it, each after a comma.
+func (n decimal) longest(rest string, form TimeForm, ref time.Time) (span, bool) {
+	most, known := n.span(form, ref)
+	for range maxStacked {
+		_, more, _ := strings.Cut(rest, ",")
+		n, after, ok := scanDecimal(trimOWS(more))
+		if !ok {
+			break
+		}
+		if s, ok := n.span(form, ref); ok && (!known || s.d > most.d) {
+			most, known = s, true
+		}
+		rest = after
+	}
+	return most, known
 }
 
 // until is the span to an instant of the server's clock.
