@@ -288,11 +288,30 @@ func (a *Announcement) readThreeFields(h map[string][]string, ref time.Time) {
 	if limitLines == nil && remainingLines == nil && resetLines == nil {
 		return
 	}
+	n := stackedLines(limitLines, remainingLines, resetLines)
+	if n == 0 {
+		a.readTrio(limitLines, remainingLines, resetLines, ref, false)
+		return
+	}
+	// Several limiters, one behind the other.
+	limitLines, remainingLines, resetLines = apartLines(limitLines), apartLines(remainingLines), apartLines(resetLines)
+	for i := range n {
+		reset := resetLines[min(i, len(resetLines)):min(i+1, len(resetLines))]
+		a.readTrio(limitLines[i:i+1], remainingLines[i:i+1], reset, ref, i > 0)
+	}
+}
+
+// readTrio reads what one limiter says in the three fields. Where another one says
+// something in them, too, its limit is called by its size.
+func (a *Announcement) readTrio(limitLines, remainingLines, resetLines []string, ref time.Time, another bool) {
 	quota := int64(-1)
 	if s, ok := joinLines(limitLines); ok {
 		quota = a.readLimits(s)
 	}
 	l := ServiceLimit{Remaining: -1, Reset: -1}
+	if another {
+		l.Policy = strconv.FormatInt(quota, 10)
+	}
 	for _, line := range bounded(remainingLines) {
 		if n, ok := parseLeft(line); ok && (l.Remaining < 0 || n < l.Remaining) {
 			l.Remaining = n
@@ -349,7 +368,8 @@ func (a *Announcement) readLimits(s string) int64 {
 // addNameless adds a service limit of the generations without names, where the
 // quota says which policy it is about: the one with that quota, and of several
 // the one whose window the reset fits into best. Without any it is about a
-// policy that is named "" and has no window. A quota below 0 was not stated.
+// policy that is named as the limit is, "" mostly, and has no window. A quota below 0
+// was not stated.
 func (a *Announcement) addNameless(l ServiceLimit, quota int64) {
 	best := -1
 	for i, p := range a.Policies {
@@ -371,7 +391,7 @@ func (a *Announcement) addNameless(l ServiceLimit, quota int64) {
 		l.Policy = a.Policies[best].Name
 		l.PartitionKey = a.Policies[best].PartitionKey
 	} else if quota >= 0 {
-		a.addPolicy(Policy{Quota: quota})
+		a.addPolicy(Policy{Name: l.Policy, Quota: quota})
 	}
 	if l.Remaining >= 0 || l.Reset >= 0 {
 		a.addLimit(l)
