@@ -358,7 +358,8 @@ func (r *dialectReader) emit(g *quotaGroup) {
 		return
 	}
 	limit := r.value(g, roleLimit)
-	grouped := groupsThousands(limit)
+	alone := g.name[roleReset] != "" && strings.IndexByte(r.value(g, roleReset), ',') < 0
+	grouped := groupsThousands(limit, alone)
 	if grouped {
 		limit = strings.ReplaceAll(limit, ",", "")
 	}

@@ -93,10 +93,10 @@ func bare(s string) string {
 
 // groupsThousands reports whether the commas in s group the digits of one
 // number, "10,000", and do not part several, as proxies join them: of those none
-// begins with 0.
-func groupsThousands(s string) bool {
+// begins with 0, and they join those of all fields. alone: another field has but one.
+func groupsThousands(s string, alone bool) bool {
 	first, rest, more := strings.Cut(bare(s), ",")
-	zero := false
+	zero := alone && !strings.HasPrefix(first, "0")
 	if !more || len(first) > 3 || !allDigits(first) {
 		return false
 	}
