@@ -23,7 +23,7 @@ func (r *dialectReader) value(g *quotaGroup, rl role) string {
 func (r *dialectReader) lineOf(name string) string {
 	lines := r.h[name]
 	if r.stacked > 0 {
-		lines = apartLines(lines)
+		lines = apartLines(lines, ",")
 	}
 	if r.line < len(lines) {
 		return lines[r.line]
@@ -44,7 +44,11 @@ func (r *dialectReader) stack(g *quotaGroup) int {
 // different quotas as there are lines of what is left and, if sent, of when it is
 // restored. 0: they have not.
 func stackedLines(limits, remaining, resets []string) int {
-	limits, remaining, resets = apartLines(limits), apartLines(remaining), apartLines(resets)
+	sep := ","
+	if len(resets) == 0 {
+		sep = ", " // others may group thousands
+	}
+	limits, remaining, resets = apartLines(limits, sep), apartLines(remaining, sep), apartLines(resets, sep)
 	n := len(limits)
 	if n < 2 || n > maxStacked || len(remaining) != n || len(resets) > 0 && len(resets) != n {
 		return 0
@@ -61,14 +65,15 @@ func stackedLines(limits, remaining, resets []string) int {
 }
 
 // apartLines returns the lines of a field, those of numbers that a proxy has joined
-// apart again (RFC 9110, section 5.3).
-func apartLines(lines []string) []string {
-	if len(lines) != 1 || len(lines[0]) > maxValueLen || !strings.Contains(lines[0], ", ") {
+// by a separator apart again (RFC 9110, section 5.3).
+func apartLines(lines []string, sep string) []string {
+	if len(lines) != 1 || len(lines[0]) > maxValueLen || !strings.Contains(lines[0], sep) {
 		return lines
 	}
-	parts := strings.Split(lines[0], ", ")
-	for _, part := range parts {
-		if _, rest, ok := scanDecimal(trimOWS(part)); !ok || trimOWS(rest) != "" {
+	parts := strings.Split(lines[0], sep)
+	for i, part := range parts {
+		parts[i] = trimOWS(part)
+		if _, rest, ok := scanDecimal(parts[i]); !ok || rest != "" {
 			return lines
 		}
 	}

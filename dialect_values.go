@@ -150,7 +150,7 @@ func (r *dialectReader) left(g *quotaGroup, grouped, quotaKnown bool) int64 {
 	}
 	lines := r.h[g.name[roleRemaining]]
 	if r.stacked > 0 {
-		lines = apartLines(lines)[r.line : r.line+1]
+		lines = apartLines(lines, ",")[r.line : r.line+1]
 	}
 	for _, line := range lines {
 		if grouped {

@@ -294,7 +294,7 @@ func (a *Announcement) readThreeFields(h map[string][]string, ref time.Time) {
 		return
 	}
 	// Several limiters, one behind the other.
-	limitLines, remainingLines, resetLines = apartLines(limitLines), apartLines(remainingLines), apartLines(resetLines)
+	limitLines, remainingLines, resetLines = apartLines(limitLines, ","), apartLines(remainingLines, ","), apartLines(resetLines, ",")
 	for i := range n {
 		reset := resetLines[min(i, len(resetLines)):min(i+1, len(resetLines))]
 		a.readTrio(limitLines[i:i+1], remainingLines[i:i+1], reset, ref, i > 0)
