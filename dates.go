@@ -52,6 +52,7 @@ type dateScanner struct {
 //	rfc850-date = day-name-l "," SP day "-" month "-" 2DIGIT SP time SP "GMT"
 //	asctime     = day-name SP month SP ( 2DIGIT / SP 1DIGIT ) SP time SP year
 //	js-date     = day-name SP month SP day SP year SP time SP zone [ SP "(" … ")" ]
+//	java-date   = day-name SP month SP day SP time SP zone SP year
 //
 // (RFC 9110, section 5.6.7; ECMA-262, section 21.4.4.41.1), where GMT may be
 // any zone and a day has one digit or two.
@@ -130,20 +131,27 @@ func (d *dateScanner) http(now time.Time) (time.Time, bool) {
 	if !ok || !d.spaces() {
 		return time.Time{}, false
 	}
+	zone := 0
+	if isAlpha(d.peek()) { // Java
+		if zone, ok = d.zone(); !ok || !d.spaces() {
+			return time.Time{}, false
+		}
+	}
 	year, digits, ok := d.number(4)
 	if !ok || digits != 4 || !d.done() {
 		return time.Time{}, false
 	}
-	return c.on(year, month, day, 0)
+	return c.on(year, month, day, zone)
 }
 
 // iso reads
 //
-//	date-time = 4DIGIT "-" 2DIGIT "-" 2DIGIT ( "T" / "t" / 1*SP ) time [ *SP zone ]
+//	date-time = 4DIGIT "-" 2DIGIT "-" 2DIGIT ( "T" / "t" / 1*SP ) time [ *SP zone [ go ] ]
+//	go        = 1*SP name [ 1*SP "m=" … ]
 //
 // which is RFC 3339 (section 5.6), with what is seen beside it: no seconds, a
-// space for the T, offsets without a colon, the name of a zone. Servers that
-// leave the zone out mean UTC.
+// space for the T, offsets without a colon, the name of a zone, and behind an offset
+// what Go's Time.String has there. Servers that leave the zone out mean UTC.
 func (d *dateScanner) iso() (time.Time, bool) {
 	year, n, ok := d.number(4)
 	if !ok || n != 4 || !d.eat('-') {
@@ -164,7 +172,7 @@ func (d *dateScanner) iso() (time.Time, bool) {
 	d.spaces()
 	zone := 0
 	if !d.done() {
-		if zone, ok = d.zone(); !ok || !d.done() {
+		if zone, ok = d.zone(); !ok || !d.done() && !d.goTail() {
 			return time.Time{}, false
 		}
 	}
@@ -291,6 +299,17 @@ func (d *dateScanner) comment() bool {
 		}
 	}
 	return false
+}
+
+// goTail passes over what Go's Time.String writes behind an offset: the zone's name, and the reading of its monotonic clock.
+func (d *dateScanner) goTail() bool {
+	if !d.spaces() || d.word() == "" {
+		return false
+	}
+	if d.spaces() && d.eat('m') && d.eat('=') {
+		d.i = len(d.s)
+	}
+	return d.done()
 }
 
 // number reads up to max digits and says how many there were.

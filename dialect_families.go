@@ -7,17 +7,19 @@ import (
 )
 
 // plain is the trio of limit, remaining and reset behind a prefix, with what
-// some send beside it.
+// some send beside it. Allowed, Used, Available and Expiry are what Apigee's quota
+// calls them.
 func plain(prefix string, window time.Duration) QuotaFields {
 	return QuotaFields{
-		Limit:      prefix + "Limit " + prefix + "Max " + prefix + "Total",
-		Remaining:  prefix + "Remaining",
-		Used:       prefix + "Used " + prefix + "Observed",
-		Reset:      prefix + "Reset " + prefix + "Resettime " + prefix + "Next " + prefix + "Reset-Ms " + prefix + "Reset-After-Ms",
-		ResetAfter: prefix + "Reset-After",
+		Limit:     prefix + "Limit " + prefix + "Max " + prefix + "Total " + prefix + "Allowed",
+		Remaining: prefix + "Remaining " + prefix + "Limit-Remaining " + prefix + "Available",
+		Used:      prefix + "Used " + prefix + "Observed",
+		Reset: prefix + "Reset " + prefix + "Resettime " + prefix + "Next " + prefix + "Reset-Ms " + prefix + "Reset-After-Ms " +
+			prefix + "Reset-At " + prefix + "Reset-Time " + prefix + "Reset-Timestamp " + prefix + "Expiry " + prefix + "Expiry-Time",
+		ResetAfter: prefix + "Reset-After " + prefix + "Reset-In",
 		RetryAfter: prefix + "Retry-After " + prefix + "Retryafter " + prefix + "Retry-After-Seconds " + prefix + "Retry-After-Milliseconds " + prefix + "After",
 		Interval: prefix + "Interval-Milliseconds " + prefix + "Interval " + prefix + "Interval-Seconds " +
-			prefix + "Window " + prefix + "Duration",
+			prefix + "Window " + prefix + "Window-Seconds " + prefix + "Window-Ms " + prefix + "Duration " + prefix + "Period",
 		Rate:   prefix + "Fillrate " + prefix + "Rate",
 		Window: window,
 	}

@@ -24,6 +24,8 @@ func (r *dialectReader) emitForm(g *quotaGroup, p Policy, l ServiceLimit) {
 		r.emitCategories(g)
 	case FormPercent:
 		r.emitPercent(g, p, l)
+	case FormScopes:
+		r.emitScopes(g, p, l)
 	}
 }
 
@@ -323,6 +325,32 @@ func (r *dialectReader) emitPercent(g *quotaGroup, p Policy, l ServiceLimit) {
 				}
 			}
 			isKey = true
+		}
+	}
+}
+
+// emitScopes reads
+//
+//	scopes = scope "-lim:" quota ";" scope "-rem:" remaining ";" …
+//
+// as the App Store Connect API writes it. A scope's name tells its window.
+func (r *dialectReader) emitScopes(g *quotaGroup, p Policy, l ServiceLimit) {
+	for _, line := range r.compound(g, roleLimit) {
+		for item := range strings.SplitSeq(line, ";") {
+			name, value, _ := strings.Cut(item, ":")
+			scope, is := strings.CutSuffix(strings.ToLower(trimOWS(name)), "-lim")
+			quota, ok := parseCount(value)
+			if !is || !ok {
+				continue
+			}
+			p, l := p, l
+			p.Name, p.Quota, p.Window = scope, quota, wordWindow(scope)
+			for item := range strings.SplitSeq(line, ";") {
+				if name, value, _ := strings.Cut(item, ":"); equalASCII(trimOWS(name), scope+"-rem") {
+					l.Remaining, _ = parseCount(value)
+				}
+			}
+			r.state(g, p, l)
 		}
 	}
 }

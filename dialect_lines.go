@@ -21,33 +21,63 @@ func (r *dialectReader) value(g *quotaGroup, rl role) string {
 
 // lineOf returns the line at hand of a field, the first where there are not as many.
 func (r *dialectReader) lineOf(name string) string {
-	if lines := r.h[name]; r.line < len(lines) {
+	lines := r.h[name]
+	if r.stacked > 0 {
+		lines = apartLines(lines, ",")
+	}
+	if r.line < len(lines) {
 		return lines[r.line]
 	}
-	return r.h[name][0]
+	return lines[0]
 }
 
 // stack returns how many limiters, one behind the other, have each added lines of their
-// own for a quota that none of them has a name for: as many different quotas as there
-// are lines of what is left and, if sent, of when it is restored. 0: they have not.
+// own for a quota that none of them has a name for. 0: they have not.
 func (r *dialectReader) stack(g *quotaGroup) int {
-	if g.quota.Form != FormNumber || g.quota.Policy != "" || g.name[roleLimit] == "" || g.name[roleRemaining] == "" {
+	if g.quota.Form != FormNumber || g.quota.Policy != "" {
 		return 0
 	}
-	limits := r.h[g.name[roleLimit]]
+	return stackedLines(r.h[g.name[roleLimit]], r.h[g.name[roleRemaining]], r.h[g.name[roleReset]])
+}
+
+// stackedLines returns how many limiters have added lines of their own: as many
+// different quotas as there are lines of what is left and, if sent, of when it is
+// restored. 0: they have not.
+func stackedLines(limits, remaining, resets []string) int {
+	sep := ","
+	if len(resets) == 0 {
+		sep = ", " // others may group thousands
+	}
+	limits, remaining, resets = apartLines(limits, sep), apartLines(remaining, sep), apartLines(resets, sep)
 	n := len(limits)
-	if n < 2 || n > maxStacked || len(r.h[g.name[roleRemaining]]) != n || g.name[roleReset] != "" && len(r.h[g.name[roleReset]]) != n {
+	if n < 2 || n > maxStacked || len(remaining) != n || len(resets) > 0 && len(resets) != n {
 		return 0
 	}
 	var quotas [maxStacked]int64
 	for i, limit := range limits {
 		q, ok := parseCount(limit)
-		if _, left := parseCount(r.h[g.name[roleRemaining]][i]); !ok || !left || slices.Contains(quotas[:i], q) {
+		if _, left := parseCount(remaining[i]); !ok || !left || slices.Contains(quotas[:i], q) {
 			return 0
 		}
 		quotas[i] = q
 	}
 	return n
+}
+
+// apartLines returns the lines of a field, those of numbers that a proxy has joined
+// by a separator apart again (RFC 9110, section 5.3).
+func apartLines(lines []string, sep string) []string {
+	if len(lines) != 1 || len(lines[0]) > maxValueLen || !strings.Contains(lines[0], sep) {
+		return lines
+	}
+	parts := strings.Split(lines[0], sep)
+	for i, part := range parts {
+		parts[i] = trimOWS(part)
+		if _, rest, ok := scanDecimal(parts[i]); !ok || rest != "" {
+			return lines
+		}
+	}
+	return parts
 }
 
 // span reads the time in the field that plays a role: of several lines, which

@@ -339,6 +339,8 @@ func (r *dialectReader) emit(g *quotaGroup) {
 	}
 	if s, ok := r.span(g, roleInterval, q.IntervalForm); ok && s.d > 0 && !s.clock {
 		p.Window = s.d
+	} else if w := wordWindow(strings.ToLower(trimOWS(r.value(g, roleInterval)))); w > 0 { // "minute"
+		p.Window = w
 	}
 	if s, ok := r.span(g, roleReset, q.ResetForm); ok {
 		l.Reset, l.Resolution, l.Clock = s.d, s.grain, s.clock
@@ -356,12 +358,15 @@ func (r *dialectReader) emit(g *quotaGroup) {
 		return
 	}
 	limit := r.value(g, roleLimit)
-	grouped := groupsThousands(limit)
+	alone := g.name[roleReset] != "" && strings.IndexByte(r.value(g, roleReset), ',') < 0
+	grouped := groupsThousands(limit, alone)
 	if grouped {
 		limit = strings.ReplaceAll(limit, ",", "")
 	}
 	if n, ok := parseCount(limit); ok {
 		p.Quota = n
+	} else if n, w, ok := parseCountPer(limit); ok {
+		p.Quota, p.Window = n, w
 	} else if n, rest, ok := scanDecimal(trimOWS(limit)); ok && !n.neg && rest == "" && n.nanos > 0 && p.Window > 0 {
 		p.Quota = 1 // tollbooth: 0.02 in a second is one in 50
 		p.Window = time.Duration(min(float64(p.Window)/float64(n.nanos)*1e9, float64(maxSpan)))
@@ -387,7 +392,7 @@ func (r *dialectReader) emit(g *quotaGroup) {
 	}
 	if usedKnown {
 		l.Used = used
-		if p.Quota < 0 && l.Remaining >= 0 {
+		if p.Quota < 0 && l.Remaining >= 0 && g.name[roleLimit] == "" { // else who knows what it is that is used
 			p.Quota = used + l.Remaining
 		}
 		if l.Remaining < 0 && p.Quota >= 0 {
@@ -405,7 +410,7 @@ func (r *dialectReader) emit(g *quotaGroup) {
 //
 //	X-RateLimit-Limit: 10, 10;w=1;name="per-ip", 1000;w=3600
 //
-// The first of them with that quota becomes p.
+// The very first drafts wrote w as "window". The first of them with that quota becomes p.
 func (r *dialectReader) emitList(p *Policy, list string) {
 	found := false
 	items := 0
@@ -422,7 +427,7 @@ func (r *dialectReader) emitList(p *Policy, list string) {
 		for param := range strings.SplitSeq(params, ";") {
 			key, value, _ := strings.Cut(trimOWS(param), "=")
 			switch value = trimOWS(value); key {
-			case "w":
+			case "w", "window":
 				if s, ok := parseSpan(value, TimeAuto, r.ref); ok && !s.clock {
 					listed.Window = s.d
 				}

@@ -35,12 +35,11 @@ func (r *dialectReader) conclude(body []byte) {
 				r.a.Bucket = trimOWS(r.h[name][0])
 			}
 		}
-		if r.status < 400 {
-			continue
+		if r.status >= 400 {
+			r.a.Global = r.a.Global || r.shows(d.Global, i < r.own)
+			r.a.Route = r.a.Route || r.shows(d.Route, i < r.own)
+			r.a.NoRetry = r.a.NoRetry || r.shows(d.NoRetry, i < r.own)
 		}
-		r.a.Global = r.a.Global || r.shows(d.Global, i < r.own)
-		r.a.Route = r.a.Route || r.shows(d.Route, i < r.own)
-		r.a.NoRetry = r.a.NoRetry || r.shows(d.NoRetry, i < r.own)
 		for i := range d.Refusals {
 			if refusal == nil && d.Refusals[i].fits(r, exhausted, body) {
 				refusal = &d.Refusals[i]

@@ -29,6 +29,7 @@ var dialectTable = []Dialect{
 			{Status: 403, Body: "API rate limit exceeded", Wait: time.Minute},
 			{Status: 403, RetryAfter: true, Global: true},
 			{Status: 429, Global: true, Wait: time.Minute},
+			{Status: 200, RetryAfter: true, Global: true}, // GraphQL's secondary limit
 		},
 	},
 	{
@@ -184,6 +185,48 @@ var dialectTable = []Dialect{
 			{Status: 400, Body: "RequestLimitExceeded"},
 		},
 	},
+	{
+		Name: "airtable", Origins: []string{"api.airtable.com"},
+		Refusals: []Refusal{{Status: 429, Wait: 30 * time.Second}},
+	},
+	{
+		Name: "app-store-connect", Origins: []string{"api.appstoreconnect.apple.com"},
+		Quotas: []QuotaFields{{Form: FormScopes, Limit: "X-Rate-Limit"}},
+	},
+	{
+		Name: "datadog", Origins: []string{"*.datadoghq.com", "*.datadoghq.eu", "*.ddog-gov.com"},
+		Quotas: []QuotaFields{plain("X-Ratelimit-", 0)},
+		Bucket: "X-Ratelimit-Name",
+	},
+	{
+		Name: "docusign", Origins: []string{"*.docusign.net", "*.docusign.com"},
+		Quotas: []QuotaFields{
+			plain("X-Ratelimit-", time.Hour),
+			{Policy: "burst", Limit: "X-Burstlimit-Limit", Remaining: "X-Burstlimit-Remaining", Window: 30 * time.Second},
+		},
+		Refusals: []Refusal{
+			{Status: 400, Body: "HOURLY_APIINVOCATION_LIMIT_EXCEEDED"},
+			{Status: 400, Body: "BURST_APIINVOCATION_LIMIT_EXCEEDED"},
+		},
+	},
+	{
+		// What it says is used is what one request took.
+		Name: "eve-online", Origins: []string{"esi.evetech.net"},
+		Quotas: []QuotaFields{
+			{Limit: "X-Ratelimit-Limit", Remaining: "X-Ratelimit-Remaining"},
+			{Policy: "errors", Unit: "errors", Remaining: "X-Esi-Error-Limit-Remain", Reset: "X-Esi-Error-Limit-Reset"},
+		},
+		Bucket:   "X-Ratelimit-Group",
+		Refusals: []Refusal{{Status: 420, Global: true}},
+	},
+	{
+		Name: "toggl", Origins: []string{"api.track.toggl.com"},
+		Quotas: []QuotaFields{{
+			Policy: "quota", Remaining: "X-Toggl-Quota-Remaining", Reset: "X-Toggl-Quota-Resets-In", Window: time.Hour,
+		}},
+		Refusals: []Refusal{{Status: 402, Exhausted: true}},
+	},
+	{Name: "urlscan", Origins: []string{"urlscan.io"}, Quotas: []QuotaFields{plain("X-Rate-Limit-", 0)}, Bucket: "X-Rate-Limit-Action"},
 	{Name: "zoom", Origins: []string{"api.zoom.us"}, Quotas: []QuotaFields{plain("X-Ratelimit-", 0)}, Bucket: "X-Ratelimit-Category"},
 	{
 		Name: "bigcommerce", Origins: []string{"api.bigcommerce.com"}, Anywhere: true,
@@ -238,6 +281,12 @@ var dialectTable = []Dialect{
 		Refusals: []Refusal{{Status: 430}},
 	},
 	{
+		Name: "gorgias", Origins: []string{"*.gorgias.com"}, Anywhere: true,
+		Quotas: []QuotaFields{{
+			Form: FormRatio, Used: "X-Gorgias-Account-Api-Call-Limit", Window: 20 * time.Second, // as Shopify's
+		}},
+	},
+	{
 		Name: "hubspot", Origins: []string{"api.hubapi.com", "api.hubspot.com"}, Anywhere: true,
 		Quotas: []QuotaFields{
 			{
@@ -245,7 +294,7 @@ var dialectTable = []Dialect{
 				Interval: "X-Hubspot-Ratelimit-Interval-Milliseconds",
 			},
 			{Policy: "daily", Limit: "X-Hubspot-Ratelimit-Daily", Remaining: "X-Hubspot-Ratelimit-Daily-Remaining", Window: day},
-			{Policy: "secondly", Limit: "X-Hubspot-Ratelimit-Secondly", Remaining: "X-Hubspot-Ratelimit-Secondly-Remaining", Window: time.Second},
+			// What it still says of each second it no longer enforces.
 		},
 	},
 	{
@@ -386,6 +435,41 @@ var dialectTable = []Dialect{
 	},
 	{Name: "twilio", Anywhere: true, Quotas: []QuotaFields{{Policy: "concurrent", Unit: UnitConcurrentRequests, Used: "Twilio-Concurrent-Requests"}}},
 	{
+		Name: "aircall", Anywhere: true,
+		Quotas: []QuotaFields{{Limit: "X-Aircallapi-Limit", Remaining: "X-Aircallapi-Remaining", Reset: "X-Aircallapi-Reset", Window: time.Minute}},
+	},
+	{
+		Name: "elevenlabs", Anywhere: true,
+		Quotas: []QuotaFields{{
+			Policy: "concurrent", Unit: UnitConcurrentRequests, Limit: "Maximum-Concurrent-Requests", Used: "Current-Concurrent-Requests",
+		}},
+	},
+	{
+		Name: "genesys", Anywhere: true,
+		Quotas: []QuotaFields{{Limit: "Inin-Ratelimit-Allowed", Used: "Inin-Ratelimit-Count", Reset: "Inin-Ratelimit-Reset"}},
+	},
+	{
+		Name: "discogs", Anywhere: true,
+		Quotas: []QuotaFields{{
+			Limit: "X-Discogs-Ratelimit", Remaining: "X-Discogs-Ratelimit-Remaining", Used: "X-Discogs-Ratelimit-Used", Window: time.Minute,
+		}},
+	},
+	{
+		Name: "gate", Anywhere: true, // Gate.io, whose windows differ from route to route
+		Quotas: []QuotaFields{{
+			Limit: "X-Gate-Ratelimit-Limit", Remaining: "X-Gate-Ratelimit-Requests-Remain", Reset: "X-Gate-Ratelimit-Reset-Timestamp",
+			PerRoute: true,
+		}},
+	},
+	{
+		Name: "apollo", Anywhere: true, // and Lusha
+		Quotas: []QuotaFields{
+			{Policy: "minute", Limit: "X-Rate-Limit-Minute", Used: "X-Minute-Usage", Window: time.Minute},
+			{Policy: "hour", Limit: "X-Rate-Limit-Hourly", Used: "X-Hourly-Usage", Window: time.Hour},
+			{Policy: "day", Limit: "X-Rate-Limit-24-Hour X-Rate-Limit-Daily", Used: "X-24-Hour-Usage X-Daily-Usage", Window: day},
+		},
+	},
+	{
 		Name: "gravitee", Anywhere: true,
 		Quotas: []QuotaFields{{
 			Policy: "quota", Limit: "X-Quota-Limit", Remaining: "X-Quota-Remaining", Reset: "X-Quota-Reset",
@@ -415,7 +499,7 @@ var dialectTable = []Dialect{
 			{Policy: "tokens", Unit: "tokens", Limit: "X-Tokenlimit-Limit", Remaining: "X-Tokenlimit-Remaining", Reset: "X-Tokenlimit-Reset"},
 			{RetryAfter: "X-Retry-After"},
 		},
-		Bucket: "X-Ratelimit-Resource X-Ratelimit-Bucket",
+		Bucket: "X-Ratelimit-Resource X-Ratelimit-Bucket X-Ratelimit-Group",
 		Global: []string{"X-Ratelimit-Global: true", "X-Ratelimit-Scope: global"},
 	},
 	{
@@ -428,8 +512,13 @@ var dialectTable = []Dialect{
 				Used:      "X-Rate-Limit-Used-* X-Rate-Limit-*-Used",
 				Reset:     "X-Rate-Limit-Reset-* X-Rate-Limit-*-Reset",
 			},
-			{Policy: "concurrency", Unit: UnitConcurrentRequests, Limit: "X-Concurrency-Limit"},
+			{
+				Policy: "concurrency", Unit: UnitConcurrentRequests,
+				Limit:     "X-Concurrency-Limit X-Concurrency-Limit-Limit Concurrency-Limit-Limit",
+				Remaining: "X-Concurrency-Limit-Remaining Concurrency-Limit-Remaining",
+			},
 		},
+		Bucket: "X-Rate-Limit-Group",
 	},
 	{
 		// The names of the early IETF drafts, with what those do not have.
@@ -437,7 +526,7 @@ var dialectTable = []Dialect{
 		Quotas: []QuotaFields{
 			{
 				Limit: "Ratelimit-Limit", Remaining: "Ratelimit-Remaining",
-				Reset: "Ratelimit-Reset Ratelimit-Resettime", ResetAfter: "Ratelimit-Reset-After",
+				Reset: "Ratelimit-Reset Ratelimit-Resettime Ratelimit-Reset-At", ResetAfter: "Ratelimit-Reset-After Ratelimit-Reset-In",
 				RetryAfter: "Ratelimit-Retry-After Ratelimit-Retryafter",
 			},
 			{
@@ -456,7 +545,7 @@ var dialectTable = []Dialect{
 			Limit:     "*-Ratelimit-Limit *-Rate-Limit-Limit",
 			Remaining: "*-Ratelimit-Remaining *-Rate-Limit-Remaining",
 			Used:      "*-Ratelimit-Used *-Rate-Limit-Used",
-			Reset:     "*-Ratelimit-Reset *-Rate-Limit-Reset",
+			Reset:     "*-Ratelimit-Reset *-Rate-Limit-Reset *-Ratelimit-Resetat",
 		}},
 	},
 }

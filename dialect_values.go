@@ -93,10 +93,10 @@ func bare(s string) string {
 
 // groupsThousands reports whether the commas in s group the digits of one
 // number, "10,000", and do not part several, as proxies join them: of those none
-// begins with 0.
-func groupsThousands(s string) bool {
+// begins with 0, and they join those of all fields. alone: another field has but one.
+func groupsThousands(s string, alone bool) bool {
 	first, rest, more := strings.Cut(bare(s), ",")
-	zero := false
+	zero := alone && !strings.HasPrefix(first, "0")
 	if !more || len(first) > 3 || !allDigits(first) {
 		return false
 	}
@@ -124,6 +124,23 @@ func parseCount(s string) (int64, bool) {
 	return n.whole, true
 }
 
+// parseCountPer reads
+//
+//	count-per = count "/" ( period / word )
+//
+// a quota and its window in one: "150/15m", "100/hour".
+func parseCountPer(s string) (n int64, window time.Duration, ok bool) {
+	count, per, more := strings.Cut(bare(s), "/")
+	if n, ok = parseCount(count); !ok || !more {
+		return -1, 0, false
+	}
+	per = strings.ToLower(trimOWS(per))
+	if window = wordWindow(per); window == 0 {
+		window, _ = parsePeriod(per)
+	}
+	return n, window, window > 0
+}
+
 // left reads what is left of a quota, negative where that is not said. Of
 // several limiters that are not told apart the tightest counts.
 func (r *dialectReader) left(g *quotaGroup, grouped, quotaKnown bool) int64 {
@@ -133,7 +150,7 @@ func (r *dialectReader) left(g *quotaGroup, grouped, quotaKnown bool) int64 {
 	}
 	lines := r.h[g.name[roleRemaining]]
 	if r.stacked > 0 {
-		lines = lines[r.line : r.line+1]
+		lines = apartLines(lines, ",")[r.line : r.line+1]
 	}
 	for _, line := range lines {
 		if grouped {
@@ -170,7 +187,7 @@ func parseLeft(s string) (int64, bool) {
 	}
 }
 
-// parseSpan reads a time; ref is the server's clock at the response's receipt.
+// parseSpan reads a time, of several numbers that a proxy joined the longest; ref is the server's clock at the response's receipt.
 // It reports false for what says nothing: no time at all, a negative span, an
 // instant too far from now to be one.
 func parseSpan(s string, form TimeForm, ref time.Time) (span, bool) {
@@ -180,7 +197,7 @@ func parseSpan(s string, form TimeForm, ref time.Time) (span, bool) {
 	}
 	if n, rest, ok := scanDecimal(s); ok {
 		if rest = trimOWS(rest); rest == "" || rest[0] == ',' || rest[0] == ';' {
-			return n.span(form, ref)
+			return n.longest(rest, form, ref)
 		}
 		if d, ok := parsePeriod(s); ok {
 			return span{d: d}, true
@@ -225,6 +242,23 @@ func (n decimal) span(form TimeForm, ref time.Time) (span, bool) {
 	}
 	d, _ := n.duration(unit)
 	return span{d: d, grain: grain}, true
+}
+
+// longest is the longest of n and the numbers that follow it, each after a comma.
+func (n decimal) longest(rest string, form TimeForm, ref time.Time) (span, bool) {
+	most, known := n.span(form, ref)
+	for range maxStacked {
+		_, more, _ := strings.Cut(rest, ",")
+		n, after, ok := scanDecimal(trimOWS(more))
+		if !ok {
+			break
+		}
+		if s, ok := n.span(form, ref); ok && (!known || s.d > most.d) {
+			most, known = s, true
+		}
+		rest = after
+	}
+	return most, known
 }
 
 // until is the span to an instant of the server's clock.
@@ -296,31 +330,45 @@ func windowName(w time.Duration) string {
 }
 
 // wordWindow returns the window that the name of a dimension tells by one of
-// its words ("minute", "req-minute", "used-weight-1m"), 0 for none. A month is
-// 30 days, a year 365.
+// its words ("minute", "perday", "24-hour", "req-minute", "used-weight-1m"), 0 for
+// none. A month is 30 days, a year 365.
 func wordWindow(dim string) time.Duration {
+	count := int64(1)
 	for word := range strings.FieldsFuncSeq(dim, isDash) {
-		switch word {
-		case "second", "secondly", "sec":
-			return time.Second
-		case "minute", "minutely", "min":
-			return time.Minute
-		case "hour", "hourly":
-			return time.Hour
-		case "day", "daily":
-			return 24 * time.Hour
-		case "week", "weekly":
-			return 7 * 24 * time.Hour
-		case "month", "monthly":
-			return 30 * 24 * time.Hour
-		case "year", "yearly":
-			return 365 * 24 * time.Hour
-		}
-		if isDigit(word[0]) {
+		n, rest, ok := scanDecimal(word)
+		if ok && n.whole > 0 && n.frac == 0 {
 			if d, ok := parsePeriod(word); ok {
 				return d
 			}
+			count, word = n.whole, rest
 		}
+		if unit := wordTime(strings.TrimPrefix(word, "per")); unit > 0 {
+			return min(times(count, unit), maxSpan)
+		}
+		if word != "" {
+			count = 1 // it counts something else
+		}
+	}
+	return 0
+}
+
+// wordTime is the length of what a word names, 0 where that is no time.
+func wordTime(word string) time.Duration {
+	switch word {
+	case "second", "secondly", "sec":
+		return time.Second
+	case "minute", "minutely", "min":
+		return time.Minute
+	case "hour", "hourly":
+		return time.Hour
+	case "day", "daily":
+		return 24 * time.Hour
+	case "week", "weekly":
+		return 7 * 24 * time.Hour
+	case "month", "monthly":
+		return 30 * 24 * time.Hour
+	case "year", "yearly":
+		return 365 * 24 * time.Hour
 	}
 	return 0
 }

@@ -129,6 +129,7 @@ const (
 	FormNamed                  // Remaining: "Get3Min;159,Get30Min;1252", names of policies and what is left
 	FormCategories             // Limit: "60:error;session:organization", seconds that categories are held
 	FormPercent                // Used: {"call_count":28,"total_time":25}, percent of a quota
+	FormScopes                 // Limit: "user-hour-lim:3500;user-hour-rem:500;", for each scope a quota and what is left
 )
 
 // A TimeForm is how a plain number is meant that stands for a time. Values that

@@ -160,6 +160,8 @@ func TestIETFFields(t *testing.T) {
 		{"draft 07 without remaining", []string{limits + `limit=100, reset=30`}, []Policy{policy("", 100, 0)}, []ServiceLimit{limit("", -1, 30)}, "ietf-07"},
 		{"draft 07 on two lines", []string{limits + `limit=100, remaining=50, reset=30`, limits + `limit=10, remaining=5, reset=3`}, []Policy{policy("", 10, 0)}, []ServiceLimit{limit("", 5, 3)}, "ietf-07"},
 		{"draft 07 with parameters", []string{limits + `limit=100;w=60, remaining=50;x="y", reset=30`}, []Policy{policy("", 100, 0)}, []ServiceLimit{limit("", 50, 30)}, "ietf-07"},
+		{"draft 07 with semicolons", []string{limits + `limit=100; remaining=50; reset=30`}, []Policy{policy("", 100, 0)}, []ServiceLimit{limit("", 50, 30)}, "ietf-07"},
+		{"draft 07 with a comment that is named like a key", []string{limits + `limit=100, remaining=50, note=1;limit=5;reset=60, reset=30`}, []Policy{policy("", 100, 0)}, []ServiceLimit{limit("", 50, 30)}, "ietf-07"},
 		{"draft 07 of wrong types", []string{limits + `limit=100, remaining=many, reset=30`}, nil, nil, ""},
 		{"draft 07 negative", []string{limits + `limit=100, remaining=-1, reset=30`}, nil, nil, ""},
 		{"draft 07 with an instant", []string{limits + `limit=100, remaining=0, reset=1780394430`}, []Policy{policy("", 100, 0)}, []ServiceLimit{clockLimit("", 0, 30)}, "ietf-07"},

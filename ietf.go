@@ -222,14 +222,12 @@ func (a *Announcement) readServiceLimits(s string) bool {
 //	RateLimit = sf-dictionary
 //
 // with the keys limit, remaining and reset, all Integers (draft-07, section 5).
-// It is about the policy with that limit.
+// It is about the policy with that limit. Close.com has the reset as a Decimal, and
+// semicolons for the commas, which makes parameters of the others.
 func (a *Announcement) readDictionary(s string, ref time.Time) {
 	p := sfScanner{s: s}
 	var limit, remaining, reset sfValue
-	for p.more() {
-		key, v := p.dictMember()
-		for _, _, ok := p.param(); ok; _, _, ok = p.param() {
-		}
+	take := func(key string, v sfValue) (known bool) {
 		switch key {
 		case "limit":
 			limit = v
@@ -237,15 +235,29 @@ func (a *Announcement) readDictionary(s string, ref time.Time) {
 			remaining = v
 		case "reset":
 			reset = v
+		default:
+			return false
+		}
+		return true
+	}
+	for p.more() {
+		known := take(p.dictMember())
+		for key, v, ok := p.param(); ok; key, v, ok = p.param() {
+			if known {
+				take(key, v)
+			}
 		}
 	}
 	if p.bad || limit.kind == sfAbsent && remaining.kind == sfAbsent {
 		return
 	}
-	for _, v := range [...]sfValue{limit, remaining, reset} {
+	for _, v := range [...]sfValue{limit, remaining} {
 		if v.kind != sfAbsent && (v.kind != sfInteger || v.n < 0) {
 			return
 		}
+	}
+	if reset.kind != sfAbsent && (reset.kind != sfInteger && reset.kind != sfDecimal || reset.n < 0) {
+		return
 	}
 	l := ServiceLimit{Remaining: -1, Reset: -1}
 	if remaining.kind != sfAbsent {
@@ -276,11 +288,30 @@ func (a *Announcement) readThreeFields(h map[string][]string, ref time.Time) {
 	if limitLines == nil && remainingLines == nil && resetLines == nil {
 		return
 	}
+	n := stackedLines(limitLines, remainingLines, resetLines)
+	if n == 0 {
+		a.readTrio(limitLines, remainingLines, resetLines, ref, false)
+		return
+	}
+	// Several limiters, one behind the other.
+	limitLines, remainingLines, resetLines = apartLines(limitLines, ","), apartLines(remainingLines, ","), apartLines(resetLines, ",")
+	for i := range n {
+		reset := resetLines[min(i, len(resetLines)):min(i+1, len(resetLines))]
+		a.readTrio(limitLines[i:i+1], remainingLines[i:i+1], reset, ref, i > 0)
+	}
+}
+
+// readTrio reads what one limiter says in the three fields. Where another one says
+// something in them, too, its limit is called by its size.
+func (a *Announcement) readTrio(limitLines, remainingLines, resetLines []string, ref time.Time, another bool) {
 	quota := int64(-1)
 	if s, ok := joinLines(limitLines); ok {
 		quota = a.readLimits(s)
 	}
 	l := ServiceLimit{Remaining: -1, Reset: -1}
+	if another {
+		l.Policy = strconv.FormatInt(quota, 10)
+	}
 	for _, line := range bounded(remainingLines) {
 		if n, ok := parseLeft(line); ok && (l.Remaining < 0 || n < l.Remaining) {
 			l.Remaining = n
@@ -307,7 +338,7 @@ func (a *Announcement) readLimits(s string) int64 {
 		v := p.member()
 		var w sfValue
 		for key, pv, ok := p.param(); ok; key, pv, ok = p.param() {
-			if key == "w" {
+			if key == "w" || key == "window" { // as the very first drafts wrote it
 				w = pv
 			}
 		}
@@ -337,7 +368,8 @@ func (a *Announcement) readLimits(s string) int64 {
 // addNameless adds a service limit of the generations without names, where the
 // quota says which policy it is about: the one with that quota, and of several
 // the one whose window the reset fits into best. Without any it is about a
-// policy that is named "" and has no window. A quota below 0 was not stated.
+// policy that is named as the limit is, "" mostly, and has no window. A quota below 0
+// was not stated.
 func (a *Announcement) addNameless(l ServiceLimit, quota int64) {
 	best := -1
 	for i, p := range a.Policies {
@@ -359,7 +391,7 @@ func (a *Announcement) addNameless(l ServiceLimit, quota int64) {
 		l.Policy = a.Policies[best].Name
 		l.PartitionKey = a.Policies[best].PartitionKey
 	} else if quota >= 0 {
-		a.addPolicy(Policy{Quota: quota})
+		a.addPolicy(Policy{Name: l.Policy, Quota: quota})
 	}
 	if l.Remaining >= 0 || l.Reset >= 0 {
 		a.addLimit(l)

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -127,34 +128,42 @@ func TestLimitsWithoutNamesAreToldApart(t *testing.T) {
 	}
 }
 
-// Two limiters behind one another may each add lines of their own to the same fields. Both
-// limits hold then: nothing goes before the instant that the inner one named.
+// Two limiters behind one another may each add lines of their own to the same fields, which
+// a proxy may join. Both limits hold then: nothing goes before the instant that the inner one
+// named, and no less goes for it.
 func TestLimitersThatAddLinesOfTheirOwnAreBothKeptTo(t *testing.T) {
-	for phase := range 10 {
-		synctest.Test(t, func(t *testing.T) {
-			time.Sleep(time.Duration(phase)*100*time.Millisecond + 37*time.Millisecond)
-			outer, inner := window{quota: 10, length: time.Second}, window{quota: 30, length: time.Minute}
-			add := func(w *window, h http.Header) {
-				own := http.Header{}
-				w.announce(own)
-				for name, values := range own {
-					h[name] = append(h[name], values...)
-				}
+	for _, prefix := range []string{"X-Ratelimit-", "Ratelimit-"} {
+		for _, joined := range []bool{false, true} {
+			for phase := range 10 {
+				synctest.Test(t, func(t *testing.T) {
+					time.Sleep(time.Duration(phase)*100*time.Millisecond + 37*time.Millisecond)
+					outer, inner := window{quota: 10, length: time.Second}, window{quota: 30, length: time.Minute}
+					add := func(w *window, h http.Header) {
+						own := http.Header{}
+						w.announce(own)
+						for name, values := range own {
+							name = strings.Replace(name, "X-Ratelimit-", prefix, 1)
+							if h[name] = append(h[name], values...); joined {
+								h.Set(name, strings.Join(h[name], ", "))
+							}
+						}
+					}
+					l := limiter{accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
+						ok := outer.take(now)
+						add(&outer, h)
+						if ok {
+							ok = inner.take(now)
+							add(&inner, h)
+						}
+						return ok
+					}}
+					l.ask(t, 2*time.Minute, "http://origin.test/")
+					if l.refused > 2 || l.accepted < 58 || l.accepted > 60 {
+						t.Errorf("%s, joined %v, phase %d: %d accepted of 60, %d refused", prefix, joined, phase, l.accepted, l.refused)
+					}
+				})
 			}
-			l := limiter{accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
-				ok := outer.take(now)
-				add(&outer, h)
-				if ok {
-					ok = inner.take(now)
-					add(&inner, h)
-				}
-				return ok
-			}}
-			l.ask(t, 2*time.Minute, "http://origin.test/")
-			if l.refused > 2 || l.accepted < 58 || l.accepted > 60 {
-				t.Errorf("phase %d: %d accepted of 60, %d refused", phase, l.accepted, l.refused)
-			}
-		})
+		}
 	}
 }
 
