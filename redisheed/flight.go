@@ -91,7 +91,7 @@ func (b *book) fillAsk(q *question, first *ask) {
 		q.Need = q.Imm // who has asked, and nothing in advance
 		return
 	}
-	if n := b.rate * hold.Seconds(); n >= worthALease {
+	if n := b.rate * (hold + b.rtt).Seconds(); n >= worthALease { // those who come while the answer is on its way are there when it comes
 		q.Extra = int64(math.Ceil(n))
 		if most := int64(b.l.o.LeaseMax); most > 0 {
 			q.Extra = min(q.Extra, most)
@@ -159,7 +159,7 @@ func (b *book) hear(now time.Time, q *question, first *ask, r *reply) []heed.New
 	b.alone.tell(&b.report)
 	b.down, b.alone = nil, nil
 	took := r.came.Sub(r.sent)
-	b.rtt = min(max(took, b.rtt-b.rtt/8), maxRTT)
+	b.rtt = max(took, b.rtt-b.rtt/8)
 	if r.status == tell {
 		b.slots.undo(b, q)
 		b.birth, b.resets = r.birth, r.resets
@@ -196,9 +196,6 @@ func (b *book) hear(now time.Time, q *question, first *ask, r *reply) []heed.New
 	}
 	return news
 }
-
-// maxRTT bounds what a slow answer can make units wait.
-const maxRTT = 100 * time.Millisecond
 
 // learn takes in the announced policies that Redis knows of; it returns those
 // that are news here.
@@ -264,7 +261,7 @@ func (b *book) serve(now time.Time, q *question, first *ask, r *reply, news []he
 	if b.limits != m {
 		b.giveUp(now, m, &lot{x: r.x1, n: r.later})
 	} else if r.later > 0 {
-		b.hand = append(b.hand, lot{x: r.x1, n: r.later, until: r.sent.Add(time.Duration(q.Hold) * time.Microsecond), seen: r.announced})
+		b.hand = append(b.hand, lot{x: r.x1, n: r.later, until: r.sent.Add(time.Duration(q.RTT+q.Hold) * time.Microsecond), seen: r.announced})
 	}
 }
 
