@@ -30,18 +30,27 @@ func (b *book) fly(now time.Time, do string) {
 		b.alone.tell(&b.report)
 	}
 	if b.unacked == nil {
-		if b.unacked = b.report.ops(now); b.unacked != nil {
-			b.batch++
-		}
-		b.flushAt = time.Time{}
+		b.tells(b.report)
+		b.report, b.flushAt = report{}, time.Time{}
 	}
-	q.Ops, q.Batch = b.unacked, b.batch
+	q.Ops, q.Batch = b.unacked.ops(now), b.batch
+	q.Flight, q.Heard = b.l.numbers.Add(1), b.heard
+	if do == "ask" {
+		b.asked = q.Flight
+	}
 	name := b.name
 	go func() {
 		late := func(r *reply) { b.cameLate(q, r) }
 		r, err := b.l.run(context.Background(), name.origin, name.partition, q, late)
 		b.land(q, first, r, err)
 	}()
+}
+
+// tells has the next question, and if need be those after it, tell what is in r.
+func (b *book) tells(r report) {
+	if b.unacked = nil; !r.empty() {
+		b.unacked, b.batch = &r, b.l.numbers.Add(1)
+	}
 }
 
 // measure brings the rate of requests up to date.
@@ -136,6 +145,9 @@ func (b *book) lost(now time.Time, q *question, err error) {
 	b.down, b.retryAt = err, now.Add(min(tryAgainAfter<<b.failures, tryAgainAtMost))
 	b.failures = min(b.failures+1, 8)
 	b.slots.undo(b, q)
+	if b.asked > b.heard {
+		b.flushBy(now) // what it took all the same comes back with the next question
+	}
 	if b.l.o.OnOutage == GoAlone {
 		b.emptyHand(now)
 		if fresh || b.alone == nil {
@@ -158,15 +170,13 @@ func (b *book) hear(now time.Time, q *question, first *ask, r *reply) []heed.New
 	}
 	b.alone.tell(&b.report)
 	b.down, b.alone = nil, nil
+	b.heard = q.Flight
 	took := r.came.Sub(r.sent)
 	b.rtt = max(took, b.rtt-b.rtt/8)
 	if r.status == tell {
 		b.slots.undo(b, q)
 		b.birth, b.resets = r.birth, r.resets
-		b.unacked = b.report.restore(b.unacked, &b.past)
-		if b.unacked != nil {
-			b.batch++
-		}
+		b.tells(b.report.restore(b.unacked, &b.past))
 		b.hand = nil // it is among the past
 		b.until = time.Time{}
 		return nil

@@ -149,21 +149,15 @@ func (b *book) wasLost() {
 	}
 }
 
-// cameLate takes in an answer that nobody waited for any more: it gives back
-// what was granted.
+// cameLate takes in an answer that nobody waited for any more: the next question gives back
+// what it grants.
 func (b *book) cameLate(q *question, r *reply) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closed || r.status != granted || q.Do != "ask" || r.birth != b.birth {
+	if b.closed || r.status != granted || q.Flight != b.asked || q.Flight <= b.heard || r.birth != b.birth {
 		return
 	}
 	now := time.Now()
-	if r.now0 > 0 {
-		b.report.move(move{r.x0, 0, q.Requests, q.Bytes}, r.now0, 0)
-	}
-	if r.later > 0 {
-		b.report.move(move{r.x1, 0, q.Requests, q.Bytes}, r.later, 0)
-	}
 	b.flushBy(now)
 	b.arm(now)
 }

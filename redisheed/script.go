@@ -76,6 +76,9 @@ type question struct {
 	Seq        int64  `json:"seq"`
 	SlotLease  int64  `json:"lease"`
 
+	Flight int64 `json:"n,omitempty"`     // its number …
+	Heard  int64 `json:"heard,omitempty"` // … and that of the latest whose answer arrived
+
 	Batch int64 `json:"batch,omitempty"`
 	Ops   []op  `json:"ops,omitempty"`
 

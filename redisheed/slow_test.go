@@ -2,9 +2,11 @@ package redisheed
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,24 +19,58 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A farRedis is a client's view of a Redis in virtual time: every round trip takes a while.
+// A farRedis is a client's view of a Redis in virtual time: every round trip takes a while, and
+// may come to nothing.
 type farRedis struct {
 	trip  func() time.Duration
+	fate  func() fate
 	trips atomic.Int64
 }
+
+// A fate is what becomes of a question.
+type fate int
+
+const (
+	answered   fate = iota
+	unanswered      // Redis takes it in, and the connection breaks
+	repeated        // … and the client asks again, on another one
+	unsent          // Redis cannot be reached
+)
+
+var errBroken = errors.New("the connection broke")
 
 func (f *farRedis) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (f *farRedis) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if n := cmd.Name(); n == "hello" || n == "client" {
+		n := cmd.Name()
+		if n == "hello" || n == "client" {
 			return next(ctx, cmd)
 		}
 		f.trips.Add(1)
-		d := f.trip()
+		var d time.Duration
+		if f.trip != nil {
+			d = f.trip()
+		}
+		fate := answered
+		if f.fate != nil && strings.HasPrefix(n, "eval") {
+			fate = f.fate()
+		}
+		if fate == unsent {
+			cmd.SetErr(errBroken)
+			return errBroken
+		}
 		time.Sleep(d / 2)
 		err := next(ctx, cmd)
 		time.Sleep(d / 2)
+		switch {
+		case err != nil: // the script is not there yet
+		case fate == repeated:
+			err = next(ctx, cmd)
+		case fate == unanswered:
+			cmd.SetErr(errBroken)
+			return errBroken
+		}
 		return err
 	}
 }

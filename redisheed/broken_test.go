@@ -1,0 +1,132 @@
+package redisheed
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/heedhttp/heed"
+)
+
+// inVirtualTime has f play in a bubble, with a Redis of its own.
+func inVirtualTime(t *testing.T, f func(t *testing.T, m *miniredis.Miniredis)) {
+	synctest.Test(t, func(t *testing.T) {
+		m := miniredis.NewMiniRedis()
+		m.ClockTTL(true)
+		f(t, m)
+		m.Close()
+		time.Sleep(2 * time.Minute) // the client's goroutines end
+	})
+}
+
+// registry returns a registry that asks m by way of far, and what ends it.
+func (f *farRedis) registry(t *testing.T, m *miniredis.Miniredis, o Options, l heed.Limits) (*heed.Registry, func()) {
+	o.Seed = []byte("seed")
+	l.Smoothing.Off = true
+	rc := f.in(m)
+	ledger := New(rc, quiet(o))
+	r, err := heed.NewRegistry(heed.Config{Ledger: ledger, Logger: ledger.o.Logger, Default: l})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, func() { r.Close(); ledger.Close(); rc.Close() }
+}
+
+func TestWhatAnAnswerGrantedThatNeverArrivedComesBack(t *testing.T) {
+	const quota = 1000
+	for name, c := range map[string]struct {
+		policy heed.Policy
+		fate   fate
+	}{
+		"a window, no answer":   {heed.Policy{Name: "p", Quota: quota, Window: 24 * time.Hour}, unanswered},
+		"a window, asked twice": {heed.Policy{Name: "p", Quota: quota, Window: 24 * time.Hour}, repeated},
+		"a bucket, no answer":   {heed.Policy{Name: "p", Quota: 1, Burst: quota, Window: 24 * time.Hour}, unanswered},
+		"bytes, no answer":      {heed.Policy{Name: "p", Quota: quota, Window: 24 * time.Hour, Unit: heed.UnitContentBytes}, unanswered},
+		"bytes, asked twice":    {heed.Policy{Name: "p", Quota: quota, Window: 24 * time.Hour, Unit: heed.UnitContentBytes}, repeated},
+		"slots, no answer":      {heed.Policy{Name: "p", Quota: quota, Unit: heed.UnitConcurrentRequests}, unanswered},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, m *miniredis.Miniredis) {
+				var asked, granted atomic.Int64
+				far := &farRedis{fate: func() fate {
+					if asked.Add(1)%3 == 0 {
+						return c.fate
+					}
+					return answered
+				}}
+				r, end := far.registry(t, m, Options{}, heed.Limits{Policies: []heed.Policy{c.policy}})
+				var wg sync.WaitGroup
+				for range 8 {
+					wg.Go(func() {
+						for range 12 {
+							pm, err := r.Acquire(heed.WithCost(t.Context(), heed.UnitContentBytes, 1), request())
+							if err != nil {
+								time.Sleep(50 * time.Millisecond)
+								continue
+							}
+							granted.Add(1)
+							answer(pm, 200)
+							pm.Release()
+						}
+					})
+				}
+				wg.Wait()
+				time.Sleep(2 * time.Second)
+				end()
+				want := quota - granted.Load()
+				if c.policy.Unit == heed.UnitConcurrentRequests {
+					want = quota
+				}
+				r, end = (&farRedis{}).registry(t, m, Options{}, heed.Limits{Policies: []heed.Policy{c.policy}})
+				defer end()
+				if c.policy.Unit == heed.UnitContentBytes {
+					if _, err := r.Acquire(heed.NoWait(heed.WithCost(t.Context(), heed.UnitContentBytes, want)), request()); err != nil {
+						t.Errorf("%v: not all %d bytes are left", err, want)
+					}
+					return
+				}
+				if d := r.Check(request()); d.Remaining != want || d.Err != nil {
+					t.Errorf("%d left after %d were granted, want %d (%v)", d.Remaining, granted.Load(), want, d.Err)
+				}
+			})
+		})
+	}
+}
+
+func TestAPauseToldLateIsNotLonger(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, m *miniredis.Miniredis) {
+		var lost atomic.Bool
+		far := &farRedis{fate: func() fate {
+			if lost.Load() {
+				return unsent
+			}
+			return answered
+		}}
+		a, end := far.registry(t, m, Options{}, heed.Limits{})
+		defer end()
+		b, end := (&farRedis{}).registry(t, m, Options{}, heed.Limits{})
+		defer end()
+		pm := acquire(t, b)
+		answer(pm, 200)
+		pm.Release()
+		pm = acquire(t, a)
+		lost.Store(true)
+		refused := time.Now()
+		answer(pm, 429, "Retry-After", "60")
+		pm.Release()
+		time.Sleep(40 * time.Second)
+		lost.Store(false)
+		time.Sleep(5 * time.Second)
+		if d := b.Check(request()); d.Allowed || d.Wait > 16*time.Second {
+			t.Errorf("45 s into a pause of 60 s: %+v", d)
+		}
+		pm = acquire(t, b)
+		pm.Release()
+		if d := time.Since(refused); d < 60*time.Second || d > 62*time.Second {
+			t.Errorf("went on %v after the refusal, want 60 s and a second at most", d)
+		}
+	})
+}
