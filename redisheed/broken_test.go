@@ -1,6 +1,9 @@
 package redisheed
 
 import (
+	"bytes"
+	"context"
+	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -9,6 +12,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/heedhttp/heed"
+	"github.com/redis/go-redis/v9"
 )
 
 // inVirtualTime has f play in a bubble, with a Redis of its own.
@@ -127,6 +131,121 @@ func TestAPauseToldLateIsNotLonger(t *testing.T) {
 		pm.Release()
 		if d := time.Since(refused); d < 60*time.Second || d > 62*time.Second {
 			t.Errorf("went on %v after the refusal, want 60 s and a second at most", d)
+		}
+	})
+}
+
+func TestCheckDoesNotWaitForABusyProcessToRest(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, m *miniredis.Miniredis) {
+		const trip = 10 * time.Millisecond
+		far := &farRedis{trip: func() time.Duration { return trip }}
+		rc := far.in(m)
+		defer rc.Close()
+		l := New(rc, quiet(Options{Lease: -1}))
+		limit := l.Limit("key", heed.Policy{Name: "p", Quota: 1 << 30, Window: time.Minute})
+		ctx, stop := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					limit.Acquire(ctx)
+				}
+			})
+		}
+		time.Sleep(10 * trip)
+		asked := time.Now()
+		patient, cancel := context.WithTimeout(ctx, time.Second)
+		_, err := limit.Check(patient)
+		cancel()
+		if d := time.Since(asked); err != nil || d > 4*trip {
+			t.Errorf("Check took %v where a question takes %v: %v", d, trip, err)
+		}
+		stop()
+		wg.Wait()
+		l.Close()
+	})
+}
+
+// A heardConn notes that it is the one that subscribes.
+type heardConn struct {
+	net.Conn
+	subscription *atomic.Pointer[heardConn]
+}
+
+func (c *heardConn) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte("subscribe")) {
+		c.subscription.Store(c)
+	}
+	return c.Conn.Write(b)
+}
+
+// Who was cut off from what others publish asks once it is there again.
+func TestAResetIsSeenThoughTheSubscriptionBroke(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, m *miniredis.Miniredis) {
+		limits := heed.Limits{Policies: []heed.Policy{{Name: "p", Quota: 1, Window: time.Hour}}}
+		a, end := (&farRedis{}).registry(t, m, Options{}, limits)
+		defer end()
+		var cut atomic.Bool
+		var subscription atomic.Pointer[heardConn]
+		rc := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Dialer: func(context.Context, string, string) (net.Conn, error) {
+			if cut.Load() {
+				return nil, errBroken
+			}
+			conn, err := m.Dial()
+			return &heardConn{conn, &subscription}, err
+		}})
+		defer rc.Close()
+		l := New(rc, quiet(Options{}))
+		defer l.Close()
+		policy := heed.Policy{Name: "p", Quota: 1, Window: time.Hour}
+		limit := l.Limit("key", policy)
+		b, err := heed.NewRegistry(heed.Config{Ledger: l, Logger: l.o.Logger, Default: limits})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		pm := acquire(t, a)
+		answer(pm, 200)
+		pm.Release()
+		if _, err := limit.Acquire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		went := make(chan error, 2)
+		go func() {
+			pm, err := b.Acquire(t.Context(), request())
+			if err == nil {
+				pm.Release()
+			}
+			went <- err
+		}()
+		go func() {
+			_, err := limit.Acquire(t.Context())
+			went <- err
+		}()
+		time.Sleep(time.Second)
+		cut.Store(true)
+		subscription.Load().Close()
+		time.Sleep(time.Second)
+		other := (&farRedis{}).in(m)
+		defer other.Close()
+		o := New(other, quiet(Options{}))
+		defer o.Close()
+		if err := o.Limit("key", policy).Reset(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Reset(testOrigin); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		cut.Store(false)
+		back := time.Now()
+		for range 2 {
+			if err := <-went; err != nil {
+				t.Error(err)
+			}
+		}
+		if d := time.Since(back); d > 10*time.Second {
+			t.Errorf("the reset was seen %v after the connection was back", d)
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/heedhttp/heed"
+	"github.com/redis/go-redis/v9"
 )
 
 // A message is what one process publishes for the others.
@@ -34,7 +35,12 @@ func (l *Ledger) listen() {
 	l.stopped = make(chan struct{})
 	go func() {
 		defer close(l.stopped)
-		for m := range sub.Channel() {
+		for event := range sub.ChannelWithSubscriptions() {
+			m, ok := event.(*redis.Message)
+			if !ok { // it has begun, or begun again after the connection broke
+				l.missed()
+				continue
+			}
 			var msg message
 			if err := json.Unmarshal([]byte(m.Payload), &msg); err != nil {
 				l.o.Logger.Warn("redisheed: a message that is none of ours", "channel", m.Channel, "error", err)
@@ -45,6 +51,20 @@ func (l *Ledger) listen() {
 			}
 		}
 	}()
+}
+
+// missed has those who wait ask anew, once: nobody knows what was published before.
+func (l *Ledger) missed() {
+	l.mu.Lock()
+	var news []heed.News
+	for origin := range l.origins {
+		news = append(news, heed.News{Origin: origin, Ask: true})
+	}
+	l.mu.Unlock()
+	for _, n := range news {
+		l.forgetAnswers(n.Origin)
+	}
+	l.tell(news)
 }
 
 // take1 takes in one message.
