@@ -249,3 +249,81 @@ func TestAResetIsSeenThoughTheSubscriptionBroke(t *testing.T) {
 		}
 	})
 }
+
+func TestWhatAnIdleProcessUsedIsKnownToARedisThatForgot(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, m *miniredis.Miniredis) {
+		limits := heed.Limits{Policies: []heed.Policy{{Name: "p", Quota: 10, Window: time.Minute}}}
+		busy, end := (&farRedis{}).registry(t, m, Options{}, limits)
+		defer end()
+		idle, end := (&farRedis{}).registry(t, m, Options{}, limits)
+		defer end()
+		once := func(r *heed.Registry) {
+			pm := acquire(t, r)
+			answer(pm, 200)
+			pm.Release()
+		}
+		once(busy)
+		for range 9 {
+			once(idle)
+		}
+		time.Sleep(5 * time.Second)
+		m.FlushAll()
+		for range 20 {
+			if pm, err := busy.Acquire(heed.NoWait(t.Context()), request()); err == nil {
+				t.Error("more was granted than the quota")
+				pm.Cancel()
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+	})
+}
+
+func TestSlotsHoldOverAnOutage(t *testing.T) {
+	for name, c := range map[string]struct {
+		away   time.Duration
+		forgot bool
+	}{
+		"Redis forgets":                         {0, true},
+		"away for longer than slots are leased": {6 * time.Second, false},
+		"away until the keys have expired":      {20 * time.Second, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, m *miniredis.Miniredis) {
+				var lost atomic.Bool
+				far := &farRedis{fate: func() fate {
+					if lost.Load() {
+						return unsent
+					}
+					return answered
+				}}
+				a, end := far.registry(t, m, Options{}, heed.Limits{MaxConcurrent: 2})
+				defer end()
+				b, end := far.registry(t, m, Options{}, heed.Limits{MaxConcurrent: 2})
+				defer end()
+				pa, pb := acquire(t, a), acquire(t, b)
+				time.Sleep(5 * time.Second)
+				lost.Store(true)
+				time.Sleep(c.away)
+				if c.forgot {
+					m.FlushAll()
+				}
+				lost.Store(false)
+				for range 500 {
+					if pm, err := a.Acquire(heed.NoWait(t.Context()), request()); err == nil {
+						t.Error("a third request went where two may be in flight")
+						pm.Cancel()
+					}
+					time.Sleep(10 * time.Millisecond)
+				}
+				pb.Release()
+				time.Sleep(time.Second)
+				pm, err := a.Acquire(heed.NoWait(t.Context()), request())
+				if err != nil {
+					t.Fatal("the slot that came back: ", err)
+				}
+				pm.Release()
+				pa.Release()
+			})
+		})
+	}
+}

@@ -22,8 +22,11 @@ func (b *book) fly(now time.Time, do string) {
 	} else if b.limits != nil {
 		q.Limits, q.Announced = b.limits.list, b.limits.heard
 	}
-	if b.birth != "" && b.past.any(b.clock.now(now)) {
+	if b.birth != "" && b.uses(now) {
 		q.History = 1
+	}
+	if b.down != nil {
+		q.Away = micros(now.Sub(b.heardAt))
 	}
 	b.slots.count(now, b, q, first)
 	if !b.clock.at.IsZero() { // else it is not known what to tell
@@ -31,7 +34,10 @@ func (b *book) fly(now time.Time, do string) {
 	}
 	if b.unacked == nil {
 		b.tells(b.report)
-		b.report, b.flushAt = report{}, time.Time{}
+		b.report = report{}
+	}
+	if b.report.empty() {
+		b.flushAt = time.Time{}
 	}
 	q.Ops, q.Batch = b.unacked.ops(now), b.batch
 	q.Flight, q.Heard = b.l.numbers.Add(1), b.heard
@@ -51,6 +57,11 @@ func (b *book) tells(r report) {
 	if b.unacked = nil; !r.empty() {
 		b.unacked, b.batch = &r, b.l.numbers.Add(1)
 	}
+}
+
+// uses reports whether Redis has to know of anything that is in use at now.
+func (b *book) uses(now time.Time) bool {
+	return b.past.any(b.clock.now(now)) || b.limits != nil && b.limits.bounds && b.slots.any(b)
 }
 
 // measure brings the rate of requests up to date.
@@ -145,7 +156,7 @@ func (b *book) lost(now time.Time, q *question, err error) {
 	b.down, b.retryAt = err, now.Add(min(tryAgainAfter<<b.failures, tryAgainAtMost))
 	b.failures = min(b.failures+1, 8)
 	b.slots.undo(b, q)
-	if b.asked > b.heard {
+	if b.asked > b.heard || q.SlotsHere != nil {
 		b.flushBy(now) // what it took all the same comes back with the next question
 	}
 	if b.l.o.OnOutage == GoAlone {
@@ -170,13 +181,14 @@ func (b *book) hear(now time.Time, q *question, first *ask, r *reply) []heed.New
 	}
 	b.alone.tell(&b.report)
 	b.down, b.alone = nil, nil
-	b.heard = q.Flight
+	b.heard, b.heardAt = q.Flight, r.sent
 	took := r.came.Sub(r.sent)
 	b.rtt = max(took, b.rtt-b.rtt/8)
 	if r.status == tell {
 		b.slots.undo(b, q)
 		b.birth, b.resets = r.birth, r.resets
 		b.tells(b.report.restore(b.unacked, &b.past))
+		b.flushBy(now)
 		b.hand = nil // it is among the past
 		b.until = time.Time{}
 		return nil

@@ -164,7 +164,11 @@ func (b *book) wasLost() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
-	if !b.flying && b.past.any(b.clock.now(now)) {
+	switch {
+	case !b.uses(now):
+	case b.flying: // with a question that Redis may have answered before
+		b.flushBy(now)
+	default:
 		b.fly(now, "tell")
 	}
 }
