@@ -3,6 +3,7 @@ package redisheed
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -326,4 +327,36 @@ func TestSlotsHoldOverAnOutage(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestAQuotaRaisedInOneProcessIsUsedByThoseWhoWaitInOthers(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, m *miniredis.Miniredis) {
+		a, end := (&farRedis{}).registry(t, m, Options{}, heed.Limits{})
+		defer end()
+		b, end := (&farRedis{}).registry(t, m, Options{}, heed.Limits{})
+		defer end()
+		for left := 4; left > 0; left-- {
+			pm := acquire(t, a)
+			answer(pm, 200, "RateLimit-Policy", `"p";q=5;w=60`, "RateLimit", fmt.Sprintf(`"p";r=%d;t=60`, left))
+			pm.Release()
+		}
+		last := acquire(t, a)
+		went := make(chan time.Time, 1)
+		go func() {
+			pm, err := b.Acquire(t.Context(), request())
+			if err != nil {
+				t.Error(err)
+			} else {
+				pm.Release()
+			}
+			went <- time.Now()
+		}()
+		time.Sleep(time.Second)
+		raised := time.Now()
+		answer(last, 200, "RateLimit-Policy", `"p";q=50;w=60`, "RateLimit", `"p";r=45;t=60`)
+		last.Release()
+		if d := (<-went).Sub(raised); d > time.Second {
+			t.Errorf("it waited for another %v", d)
+		}
+	})
 }

@@ -109,8 +109,11 @@ for _, op in ipairs(ops) do
     end
   elseif what == 's' then
     answers = true
+    local before = announced['a:' .. op[2]]
+    local quota, window = before and before.log.q, before and before.window
     local a = announce(op[2], op[3], op[4], op[5])
     if a then
+      if before and (a.log.q > quota or a.window < window) then news = true end
       turn(a)
       hear(a, {remaining = op[6], reset = op[7], resolution = op[8], refused = op[9], age = op[10], flight = op[11],
         n = op[12], epoch = op[13], sent = op[14], used = op[15], most = op[16]})
