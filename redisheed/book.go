@@ -51,8 +51,11 @@ type book struct {
 	told    time.Time // when Redis was last told how many requests are in flight
 	here    int64     // of them, in the partition; guarded by slots.mu
 	report  report    // for Redis
-	unacked []op      // sent, and perhaps not received
+	unacked *report   // sent, and perhaps not received
 	batch   int64     // its number
+	asked   int64     // the number of the latest question that may have taken units …
+	heard   int64     // … and of the latest one whose answer arrived …
+	heardAt time.Time // … and when that was asked
 	flushAt time.Time // the report is to be told by then; zero: with the next question
 	open    flights   // requests without an answer
 

@@ -22,26 +22,46 @@ func (b *book) fly(now time.Time, do string) {
 	} else if b.limits != nil {
 		q.Limits, q.Announced = b.limits.list, b.limits.heard
 	}
-	if b.birth != "" && b.past.any(b.clock.now(now)) {
+	if b.birth != "" && b.uses(now) {
 		q.History = 1
+	}
+	if b.down != nil {
+		q.Away = micros(now.Sub(b.heardAt))
 	}
 	b.slots.count(now, b, q, first)
 	if !b.clock.at.IsZero() { // else it is not known what to tell
 		b.alone.tell(&b.report)
 	}
 	if b.unacked == nil {
-		if b.unacked = b.report.ops(now); b.unacked != nil {
-			b.batch++
-		}
+		b.tells(b.report)
+		b.report = report{}
+	}
+	if b.report.empty() {
 		b.flushAt = time.Time{}
 	}
-	q.Ops, q.Batch = b.unacked, b.batch
+	q.Ops, q.Batch = b.unacked.ops(now), b.batch
+	q.Flight, q.Heard = b.l.numbers.Add(1), b.heard
+	if do == "ask" {
+		b.asked = q.Flight
+	}
 	name := b.name
 	go func() {
 		late := func(r *reply) { b.cameLate(q, r) }
 		r, err := b.l.run(context.Background(), name.origin, name.partition, q, late)
 		b.land(q, first, r, err)
 	}()
+}
+
+// tells has the next question, and if need be those after it, tell what is in r.
+func (b *book) tells(r report) {
+	if b.unacked = nil; !r.empty() {
+		b.unacked, b.batch = &r, b.l.numbers.Add(1)
+	}
+}
+
+// uses reports whether Redis has to know of anything that is in use at now.
+func (b *book) uses(now time.Time) bool {
+	return b.past.any(b.clock.now(now)) || b.limits != nil && b.limits.bounds && b.slots.any(b)
 }
 
 // measure brings the rate of requests up to date.
@@ -91,7 +111,7 @@ func (b *book) fillAsk(q *question, first *ask) {
 		q.Need = q.Imm // who has asked, and nothing in advance
 		return
 	}
-	if n := b.rate * hold.Seconds(); n >= worthALease {
+	if n := b.rate * (hold + b.rtt).Seconds(); n >= worthALease { // those who come while the answer is on its way are there when it comes
 		q.Extra = int64(math.Ceil(n))
 		if most := int64(b.l.o.LeaseMax); most > 0 {
 			q.Extra = min(q.Extra, most)
@@ -136,6 +156,9 @@ func (b *book) lost(now time.Time, q *question, err error) {
 	b.down, b.retryAt = err, now.Add(min(tryAgainAfter<<b.failures, tryAgainAtMost))
 	b.failures = min(b.failures+1, 8)
 	b.slots.undo(b, q)
+	if b.asked > b.heard || q.SlotsHere != nil {
+		b.flushBy(now) // what it took all the same comes back with the next question
+	}
 	if b.l.o.OnOutage == GoAlone {
 		b.emptyHand(now)
 		if fresh || b.alone == nil {
@@ -158,15 +181,14 @@ func (b *book) hear(now time.Time, q *question, first *ask, r *reply) []heed.New
 	}
 	b.alone.tell(&b.report)
 	b.down, b.alone = nil, nil
+	b.heard, b.heardAt = q.Flight, r.sent
 	took := r.came.Sub(r.sent)
-	b.rtt = min(max(took, b.rtt-b.rtt/8), maxRTT)
+	b.rtt = max(took, b.rtt-b.rtt/8)
 	if r.status == tell {
 		b.slots.undo(b, q)
 		b.birth, b.resets = r.birth, r.resets
-		b.unacked = b.report.restore(b.unacked, &b.past)
-		if b.unacked != nil {
-			b.batch++
-		}
+		b.tells(b.report.restore(b.unacked, &b.past))
+		b.flushBy(now)
 		b.hand = nil // it is among the past
 		b.until = time.Time{}
 		return nil
@@ -196,9 +218,6 @@ func (b *book) hear(now time.Time, q *question, first *ask, r *reply) []heed.New
 	}
 	return news
 }
-
-// maxRTT bounds what a slow answer can make units wait.
-const maxRTT = 100 * time.Millisecond
 
 // learn takes in the announced policies that Redis knows of; it returns those
 // that are news here.
@@ -264,7 +283,7 @@ func (b *book) serve(now time.Time, q *question, first *ask, r *reply, news []he
 	if b.limits != m {
 		b.giveUp(now, m, &lot{x: r.x1, n: r.later})
 	} else if r.later > 0 {
-		b.hand = append(b.hand, lot{x: r.x1, n: r.later, until: r.sent.Add(time.Duration(q.Hold) * time.Microsecond), seen: r.announced})
+		b.hand = append(b.hand, lot{x: r.x1, n: r.later, until: r.sent.Add(time.Duration(q.RTT+q.Hold) * time.Microsecond), seen: r.announced})
 	}
 }
 

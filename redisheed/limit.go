@@ -171,8 +171,12 @@ func (b *book) check(ctx context.Context, a *ask) (got, error) {
 		b.mu.Unlock()
 		return got{}, err
 	}
-	// What has happened here must be known there first.
-	for b.flying || !b.flushAt.IsZero() && b.down == nil {
+	// What has happened here must be known there first: what is under way may be without it,
+	// what sets out after that has it. More would be waiting for a busy process to rest.
+	for range 2 {
+		if !b.flying && (b.flushAt.IsZero() || b.down != nil) {
+			break
+		}
 		if !b.flying {
 			b.fly(now, "tell")
 		}

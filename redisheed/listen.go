@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/heedhttp/heed"
+	"github.com/redis/go-redis/v9"
 )
 
 // A message is what one process publishes for the others.
@@ -34,7 +35,12 @@ func (l *Ledger) listen() {
 	l.stopped = make(chan struct{})
 	go func() {
 		defer close(l.stopped)
-		for m := range sub.Channel() {
+		for event := range sub.ChannelWithSubscriptions() {
+			m, ok := event.(*redis.Message)
+			if !ok { // it has begun, or begun again after the connection broke
+				l.missed()
+				continue
+			}
 			var msg message
 			if err := json.Unmarshal([]byte(m.Payload), &msg); err != nil {
 				l.o.Logger.Warn("redisheed: a message that is none of ours", "channel", m.Channel, "error", err)
@@ -45,6 +51,20 @@ func (l *Ledger) listen() {
 			}
 		}
 	}()
+}
+
+// missed has those who wait ask anew, once: nobody knows what was published before.
+func (l *Ledger) missed() {
+	l.mu.Lock()
+	var news []heed.News
+	for origin := range l.origins {
+		news = append(news, heed.News{Origin: origin, Ask: true})
+	}
+	l.mu.Unlock()
+	for _, n := range news {
+		l.forgetAnswers(n.Origin)
+	}
+	l.tell(news)
 }
 
 // take1 takes in one message.
@@ -144,26 +164,24 @@ func (b *book) wasLost() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
-	if !b.flying && b.past.any(b.clock.now(now)) {
+	switch {
+	case !b.uses(now):
+	case b.flying: // with a question that Redis may have answered before
+		b.flushBy(now)
+	default:
 		b.fly(now, "tell")
 	}
 }
 
-// cameLate takes in an answer that nobody waited for any more: it gives back
-// what was granted.
+// cameLate takes in an answer that nobody waited for any more: the next question gives back
+// what it grants.
 func (b *book) cameLate(q *question, r *reply) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closed || r.status != granted || q.Do != "ask" || r.birth != b.birth {
+	if b.closed || r.status != granted || q.Flight != b.asked || q.Flight <= b.heard || r.birth != b.birth {
 		return
 	}
 	now := time.Now()
-	if r.now0 > 0 {
-		b.report.move(move{r.x0, 0, q.Requests, q.Bytes}, r.now0, 0)
-	}
-	if r.later > 0 {
-		b.report.move(move{r.x1, 0, q.Requests, q.Bytes}, r.later, 0)
-	}
 	b.flushBy(now)
 	b.arm(now)
 }

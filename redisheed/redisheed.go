@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/heedhttp/heed"
@@ -30,6 +31,7 @@ type Ledger struct {
 	bad error // what is wrong with the options; nil: nothing
 
 	wallClock func(time.Time) int64
+	numbers   atomic.Int64 // given to questions and to what they tell: Redis remembers them for longer than a book may live
 
 	mu        sync.Mutex
 	seed      []byte    // nil: not known yet

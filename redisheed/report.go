@@ -68,8 +68,17 @@ func (r *report) say(id string, s statement) {
 	r.said[id] = list
 }
 
-// ops returns the report as the script reads it, and empties it.
+func (r *report) empty() bool {
+	return len(r.moves)+len(r.said)+len(r.rest)+len(r.adds) == 0
+}
+
+// ops returns the report as the script reads it. Spans of time are as of now: what is told
+// again later has grown older.
 func (r *report) ops(now time.Time) (ops []op) {
+	if r == nil {
+		return nil
+	}
+	ops = append(ops, r.adds...) // what was taken alone may have moved since
 	for m, v := range r.moves {
 		ops = append(ops, op{"m", m.x, m.y, v.k, m.requests, m.bytes, v.really})
 	}
@@ -93,25 +102,20 @@ func (r *report) ops(now time.Time) (ops []op) {
 			ops = append(ops, op{"p", left, h.whole, h.doubt})
 		}
 	}
-	ops = append(ops, r.adds...)
-	*r = report{}
 	return ops
 }
 
 // restore returns what a Redis that has forgotten is to be told: all units in
 // use, and of what it has not acknowledged what is not about units.
-func (r *report) restore(unacked []op, p *past) (ops []op) {
-	for _, o := range unacked {
-		if o[0] != "m" && o[0] != "a" {
-			ops = append(ops, o)
-		}
+func (r *report) restore(unacked *report, p *past) (all report) {
+	if unacked != nil {
+		all.said, all.rest = unacked.said, unacked.rest
 	}
-	clear(r.moves)
-	r.adds = nil
+	r.moves, r.adds = nil, nil
 	for field, w := range p.windows {
 		for i, at := range w.at {
-			ops = append(ops, op{"a", field, at * w.grain, w.n[i]})
+			all.adds = append(all.adds, op{"a", field, at * w.grain, w.n[i]})
 		}
 	}
-	return ops
+	return all
 }

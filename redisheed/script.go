@@ -75,6 +75,10 @@ type question struct {
 	SlotsThere *int64 `json:"so,omitempty"`
 	Seq        int64  `json:"seq"`
 	SlotLease  int64  `json:"lease"`
+	Away       int64  `json:"away,omitempty"`
+
+	Flight int64 `json:"n,omitempty"`     // its number …
+	Heard  int64 `json:"heard,omitempty"` // … and that of the latest whose answer arrived
 
 	Batch int64 `json:"batch,omitempty"`
 	Ops   []op  `json:"ops,omitempty"`

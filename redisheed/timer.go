@@ -100,9 +100,10 @@ func (b *book) extend(now time.Time) {
 	}
 }
 
-// flush returns what is in hand and tells Redis all there is to tell.
+// flush returns what is in hand and tells Redis all there is to tell. What is under way may
+// bring more to return; others may go on asking.
 func (b *book) flush() error {
-	for {
+	for range 4 {
 		b.mu.Lock()
 		now := time.Now()
 		b.emptyHand(now)
@@ -122,6 +123,7 @@ func (b *book) flush() error {
 		b.mu.Unlock()
 		<-landed
 	}
+	return nil
 }
 
 // close ends the book: who waits gets [ErrClosed].

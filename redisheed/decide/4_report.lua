@@ -4,13 +4,15 @@
 -- (0: it does not wait), units the first of them needs (0: it does not wait
 -- now, but is expected to want as much again), until when its turn is kept
 -- for it, the number of the last batch of its news taken in, and how many
--- units it was granted of late, as of an instant. Instants are in milliseconds
+-- units it was granted of late, as of an instant, the number of its latest question,
+-- and what that took: so many requests booked at one instant, so many at another, and
+-- the cost of each. Those two are in microseconds; other instants are in milliseconds
 -- since the origin's birth.
 local clients, me = {}, nil
 local birth = tonumber(o.g)
 local function since(x) return birth + tonumber(x) * 1000 end
-for id, seen, want, first, till, batch, got, at in string.gmatch(p.k or '', '(%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+);') do
-  local c = {id = id, seen = since(seen), want = tonumber(want), first = tonumber(first), till = since(till), batch = tonumber(batch), got = tonumber(got), at = since(at)}
+for id, seen, want, first, till, batch, got, at, n, took in string.gmatch(p.k or '', '(%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)([^;]*);') do
+  local c = {id = id, seen = since(seen), want = tonumber(want), first = tonumber(first), till = since(till), batch = tonumber(batch), got = tonumber(got), at = since(at), n = tonumber(n), took = took}
   if c.till <= now then c.want, c.first = 0, 0 end
   if id == q.c then
     me = c
@@ -21,7 +23,7 @@ for id, seen, want, first, till, batch, got, at in string.gmatch(p.k or '', '(%S
 end
 local remember = me == nil or now - me.seen > 1000000
 if not me then
-  me = {id = q.c, want = 0, first = 0, till = 0, batch = 0, got = 0, at = now}
+  me = {id = q.c, want = 0, first = 0, till = 0, batch = 0, got = 0, at = now, n = 0, took = ''}
   clients[#clients + 1] = me
 end
 if remember then me.seen = now end
@@ -32,6 +34,26 @@ if #ops > 0 then
     ops = {} -- sent again, since the reply was lost
   else
     me.batch, remember = q.batch, true
+  end
+end
+
+-- Answers may be lost, and questions too: what one took whose answer did not arrive is given back
+-- with the next one, one that comes twice takes nothing more, and one that others have overtaken nothing.
+local overtaken, again = false, nil
+if q.n then
+  local m0, x0, m1, x1, req, bytes = string.match(me.took, '^ (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+  local took = m0 and {m0 = tonumber(m0), x0 = tonumber(x0), m1 = tonumber(m1), x1 = tonumber(x1), req = tonumber(req), bytes = tonumber(bytes)}
+  if q.n < me.n then
+    overtaken = true
+  elseif q.n == me.n then
+    again = took
+  else
+    if took and (q.heard or 0) < me.n then
+      ops[#ops + 1] = {'m', took.x0, 0, took.m0, took.req, took.bytes, 0}
+      ops[#ops + 1] = {'m', took.x1, 0, took.m1, took.req, took.bytes, 0}
+      me.got = max(me.got - (took.m0 + took.m1) * took.req, 0)
+    end
+    me.n, me.took, remember = q.n, '', true
   end
 end
 
@@ -87,8 +109,11 @@ for _, op in ipairs(ops) do
     end
   elseif what == 's' then
     answers = true
+    local before = announced['a:' .. op[2]]
+    local quota, window = before and before.log.q, before and before.window
     local a = announce(op[2], op[3], op[4], op[5])
     if a then
+      if before and (a.log.q > quota or a.window < window) then news = true end
       turn(a)
       hear(a, {remaining = op[6], reset = op[7], resolution = op[8], refused = op[9], age = op[10], flight = op[11],
         n = op[12], epoch = op[13], sent = op[14], used = op[15], most = op[16]})

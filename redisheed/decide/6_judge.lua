@@ -15,7 +15,8 @@ end
 
 local status, n0, n1, m0, m1, x0, x1 = 0, 0, 0, 0, 0, 0, 0
 local wait, cause, policy, least = 0, '', '', -1
-local judged = q['do'] == 'ask' or q['do'] == 'check'
+local judged = (q['do'] == 'ask' or q['do'] == 'check') and not overtaken and not again
+if again then status, m0, x0, m1, x1 = 1, again.m0, again.x0, again.m1, again.x1 end
 local waiting = 0
 
 if judged then
@@ -246,6 +247,7 @@ if judged then
       if there.fresh then there.mine.held = there.mine.held + 1 end
       if least >= 0 then least = max(least - (n0 + n1) * q.req, 0) end
       me.got, me.at, remember = me.recent + (n0 + n1) * q.req, now, true
+      if q.n then me.took = table.concat({'', int(m0), int(x0), int(m1), int(x1), int(q.req), int(q.bytes)}, ' ') end
       -- It waits again, behind the others; and who has had to wait once is
       -- likely to want as much again once it is answered.
       local waits = n0 < q.want

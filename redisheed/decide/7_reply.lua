@@ -36,7 +36,7 @@ if q['do'] ~= 'check' then
     local s = {}
     local function ms(x) return int(max(ceil((x - birth) / 1000), 0)) end
     for i, c in ipairs(clients) do
-      s[i] = table.concat({c.id, ms(c.seen), int(c.want), int(c.first), ms(c.till), int(c.batch), int(c.got), ms(c.at)}, ' ') .. ';'
+      s[i] = table.concat({c.id, ms(c.seen), int(c.want), int(c.first), ms(c.till), int(c.batch), int(c.got), ms(c.at), int(c.n) .. c.took}, ' ') .. ';'
     end
     setp('k', table.concat(s))
   end
