@@ -247,6 +247,20 @@ func TestCheckTakesTheRequestForOneMoreOfThoseThatCame(t *testing.T) {
 	}
 }
 
+func TestCheckTellsWhatIsLeftInTheWindowThatTheRequestBegins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{})
+		exchange(t, r, "RateLimit-Policy", `"p";q=10;w=10`, "RateLimit", `"p";r=3;t=10`)
+		acquire(t, r, request(example)) // is not over when the window is
+		time.Sleep(10 * time.Second)
+		req := request(example)
+		req = req.WithContext(heed.WithCost(req.Context(), heed.UnitRequests, 5)) // more than was left
+		if first, second := r.Check(req), r.Check(req); !first.Allowed || first != second {
+			t.Errorf("Check() = %+v, and again: %+v", first, second)
+		}
+	})
+}
+
 // No velocity makes a number that JSON does not have.
 func TestSnapshotOfAnAbsurdPaceEncodesToJSON(t *testing.T) {
 	l := quota(100, time.Second)
