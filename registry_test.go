@@ -247,6 +247,21 @@ func TestCheckTakesTheRequestForOneMoreOfThoseThatCame(t *testing.T) {
 	}
 }
 
+func TestSnapshotShowsNoTokenOfAPath(t *testing.T) {
+	for path, shown := range map[string]string{
+		"/bot110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw/getUpdates": "/*/getUpdates",
+		"/services/T00000000/B00000000/1vGWJxfSeofSAs0K5PALDsaw":      "/services/T00000000/B00000000/*",
+		"/repos/golang/go/issues/4242":                                "/repos/golang/go/issues/4242",
+		"/a-report-with-a-name-in-words/":                             "/a-report-with-a-name-in-words/",
+	} {
+		r := newRegistry(t, heed.Config{})
+		acquire(t, r, request(example+path))
+		if got := r.Snapshot()[0].HeldBy; got != shown {
+			t.Errorf("%s is shown as %q, want %q", path, got, shown)
+		}
+	}
+}
+
 func TestCheckTellsWhatIsLeftInTheWindowThatTheRequestBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRegistry(t, heed.Config{})
