@@ -109,8 +109,8 @@ func (o *origin) state(now time.Time) OriginState {
 	return s
 }
 
-// leastToken is how long a segment of a path is at least that may be a token: 20 characters that are
-// guessed at random are too many to be guessed, and shorter ones name things.
+// leastToken is how long a segment of a path is at least that may be a token: fewer random characters
+// are not out of reach of guessing, and what names a thing is mostly shorter.
 const leastToken = 20
 
 // shownPath is a path as it may be shown: bots and webhooks have their tokens in it.
