@@ -191,9 +191,8 @@ func (r *Registry) Check(req *http.Request) Decision {
 	now := a.arrived
 	a.lane = p.laneOf(now, &a)
 	a.limit(req.Context(), o.limits.MaxWait)
-	d := Decision{Remaining: p.remaining(now, a.lane)}
 	if s := p.impossible(&a); s != nil {
-		d.Cause, d.Policy = CausePolicy, s.policy.Name
+		d := Decision{Cause: CausePolicy, Policy: s.policy.Name, Remaining: p.remaining(now, a.lane)}
 		o.unlock()
 		return d
 	}
@@ -207,7 +206,7 @@ func (r *Registry) Check(req *http.Request) Decision {
 	if pl.n > 0 && v.goes(now) {
 		v.await(now, CauseQueue, "")
 	}
-	d.Allowed, d.Wait, d.Cause, d.Policy = v.goes(now), v.at.Sub(now), v.cause, v.policy
+	d := Decision{Allowed: v.goes(now), Wait: v.at.Sub(now), Cause: v.cause, Policy: v.policy, Remaining: p.remaining(now, a.lane)}
 	if !v.asks {
 		o.unlock()
 		return d

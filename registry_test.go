@@ -247,6 +247,35 @@ func TestCheckTakesTheRequestForOneMoreOfThoseThatCame(t *testing.T) {
 	}
 }
 
+func TestSnapshotShowsNoTokenOfAPath(t *testing.T) {
+	for path, shown := range map[string]string{
+		"/bot110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw/getUpdates": "/*/getUpdates",
+		"/services/T00000000/B00000000/1vGWJxfSeofSAs0K5PALDsaw":      "/services/T00000000/B00000000/*",
+		"/repos/golang/go/issues/4242":                                "/repos/golang/go/issues/4242",
+		"/a-report-with-a-name-in-words/":                             "/a-report-with-a-name-in-words/",
+	} {
+		r := newRegistry(t, heed.Config{})
+		acquire(t, r, request(example+path))
+		if got := r.Snapshot()[0].HeldBy; got != shown {
+			t.Errorf("%s is shown as %q, want %q", path, got, shown)
+		}
+	}
+}
+
+func TestCheckTellsWhatIsLeftInTheWindowThatTheRequestBegins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{})
+		exchange(t, r, "RateLimit-Policy", `"p";q=10;w=10`, "RateLimit", `"p";r=3;t=10`)
+		acquire(t, r, request(example)) // is not over when the window is
+		time.Sleep(10 * time.Second)
+		req := request(example)
+		req = req.WithContext(heed.WithCost(req.Context(), heed.UnitRequests, 5)) // more than was left
+		if first, second := r.Check(req), r.Check(req); !first.Allowed || first != second {
+			t.Errorf("Check() = %+v, and again: %+v", first, second)
+		}
+	})
+}
+
 // No velocity makes a number that JSON does not have.
 func TestSnapshotOfAnAbsurdPaceEncodesToJSON(t *testing.T) {
 	l := quota(100, time.Second)

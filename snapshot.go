@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -20,7 +21,7 @@ type OriginState struct {
 	PauseCause  string           `json:"pause_cause,omitempty"` // "manual" or "refused"
 	Refusals    int64            `json:"refusals"`              // answers that turned a request away
 	Held        time.Duration    `json:"held,omitempty"`        // how long the request longest in flight has been
-	HeldBy      string           `json:"held_by,omitempty"`     // the path it asks for
+	HeldBy      string           `json:"held_by,omitempty"`     // the path it asks for, "*" in it for what may be a token
 	Unlimited   bool             `json:"unlimited,omitempty"`   // heed steps aside
 	LastUsedAgo time.Duration    `json:"last_used_ago"`         // since a request was last seen
 	Partitioned int              `json:"partitioned,omitempty"` // partitions ever seen, where more than are listed
@@ -101,11 +102,26 @@ func (o *origin) state(now time.Time) OriginState {
 		s.Partitions = append(s.Partitions, p.state(now))
 		s.Refusals += p.refusals
 		if pm := p.inFlight.oldest; pm != nil && now.Sub(pm.start) >= s.Held {
-			s.Held, s.HeldBy = now.Sub(pm.start), pm.path
+			s.Held, s.HeldBy = now.Sub(pm.start), shownPath(pm.path)
 		}
 	}
 	slices.SortFunc(s.Partitions, func(a, b PartitionState) int { return cmp.Compare(a.Partition, b.Partition) })
 	return s
+}
+
+// leastToken is how long a segment of a path is at least that may be a token: fewer random characters
+// are not out of reach of guessing, and what names a thing is mostly shorter.
+const leastToken = 20
+
+// shownPath is a path as it may be shown: bots and webhooks have their tokens in it.
+func shownPath(path string) string {
+	segments := strings.Split(path, "/")
+	for i, s := range segments {
+		if len(s) >= leastToken && strings.ContainsAny(s, "0123456789") {
+			segments[i] = "*"
+		}
+	}
+	return strings.Join(segments, "/")
 }
 
 func (p *partition) state(now time.Time) PartitionState {

@@ -27,6 +27,10 @@ import (
 // same Registry to the same origin: that one can only wait until its context
 // ends. A warning is logged where its context derives from the first one's.
 //
+// It can be http.DefaultTransport itself, for all of a program: as long as Base
+// is nil, it then sends through the one that the program began with. Where what
+// is http.DefaultTransport wraps it, Base must be set.
+//
 // A Transport may be used by any number of goroutines. Its fields must not be
 // changed after first use, and it must not be copied.
 type Transport struct {
@@ -47,9 +51,15 @@ func (t *Transport) CloseIdleConnections() {
 	}
 }
 
+// builtin is the http.DefaultTransport that the program began with.
+var builtin = http.DefaultTransport
+
 func (t *Transport) base() http.RoundTripper {
-	if t.Base != nil {
+	switch {
+	case t.Base != nil:
 		return t.Base
+	case http.DefaultTransport == http.RoundTripper(t): // it paces all of the program, and must not send through itself
+		return builtin
 	}
 	return http.DefaultTransport
 }

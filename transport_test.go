@@ -201,6 +201,26 @@ func TestZeroValueIsReady(t *testing.T) {
 	}
 }
 
+func TestTransportCanBeTheDefaultOne(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello") }))
+	defer srv.Close()
+	before := http.DefaultTransport
+	defer func() { http.DefaultTransport = before }()
+	tr := &heed.Transport{}
+	defer tr.CloseIdleConnections()
+	http.DefaultTransport = tr
+	// One that sends through itself would wait for its own answer.
+	req, _ := http.NewRequestWithContext(heed.NoWait(t.Context()), "GET", srv.URL, nil)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, err := io.ReadAll(resp.Body); string(body) != "hello" || err != nil {
+		t.Errorf("got %q, %v", body, err)
+	}
+}
+
 func TestNothingIsSlowedThatNobodyAskedToSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		origin := heedtest.NewOrigin(heedtest.Config{Latency: heedtest.RoundTrip(100 * time.Millisecond)})
