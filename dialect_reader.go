@@ -376,6 +376,9 @@ func (r *dialectReader) emit(g *quotaGroup) {
 		p.Name = name
 	}
 	l.Remaining = r.left(g, grouped, p.Quota >= 0)
+	if q.ResetIfExceeded && !r.refused && (l.Remaining != 0 || l.Reset < time.Second) { // the Date it is read by is cut to seconds
+		l.Reset, l.Resolution, l.Clock = -1, 0, false
+	}
 	used, usedKnown := int64(0), false
 	if g.name[roleUsed] != "" {
 		value := r.value(g, roleUsed)

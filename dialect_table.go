@@ -393,7 +393,8 @@ var dialectTable = []Dialect{
 	{
 		Name: "bybit", Origins: []string{"api.bybit.com", "api-testnet.bybit.com"}, Anywhere: true,
 		Quotas: []QuotaFields{{
-			Limit: "X-Bapi-Limit", Remaining: "X-Bapi-Limit-Status", Reset: "X-Bapi-Limit-Reset-Timestamp", PerRoute: true,
+			Limit: "X-Bapi-Limit", Remaining: "X-Bapi-Limit-Status", Reset: "X-Bapi-Limit-Reset-Timestamp", ResetIfExceeded: true,
+			Window: time.Second, PerRoute: true,
 		}},
 		Refusals: []Refusal{{Status: 403, Body: "access too frequent", Global: true}},
 	},
@@ -458,7 +459,7 @@ var dialectTable = []Dialect{
 		Name: "gate", Anywhere: true, // Gate.io, whose windows differ from route to route
 		Quotas: []QuotaFields{{
 			Limit: "X-Gate-Ratelimit-Limit", Remaining: "X-Gate-Ratelimit-Requests-Remain", Reset: "X-Gate-Ratelimit-Reset-Timestamp",
-			PerRoute: true,
+			ResetIfExceeded: true, PerRoute: true,
 		}},
 	},
 	{

@@ -112,6 +112,10 @@ type QuotaFields struct {
 	// requests of one method to paths of one shape.
 	PerRoute bool
 
+	// ResetIfExceeded reports that Reset is when the quota is restored only once it was
+	// exceeded, and the present otherwise.
+	ResetIfExceeded bool
+
 	// ZeroUnknown reports that a quota of 0 says nothing. Otherwise a quota
 	// of 0 on a refusal means that the request is never allowed.
 	ZeroUnknown bool

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -194,6 +195,31 @@ func TestNextRequestStartsWhenTheServiceDocumentsThatItMay(t *testing.T) {
 					t.Errorf("the next request started after %v, want %v", after, tt.after)
 				}
 			})
+		})
+	}
+}
+
+// Bybit's reset is when its quota is restored only once that is exceeded. Otherwise it is the
+// present, which is no reset: a window that turns with each answer would hold nothing back.
+func TestPresentIsNoReset(t *testing.T) {
+	for phase := range 10 {
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(time.Duration(phase)*100*time.Millisecond + 37*time.Millisecond)
+			w := window{quota: 10, length: time.Second}
+			l := limiter{way: 20 * time.Millisecond, accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
+				ok := w.take(now)
+				if !ok {
+					now = w.end
+				}
+				h.Set("X-Bapi-Limit", strconv.Itoa(w.quota))
+				h.Set("X-Bapi-Limit-Status", strconv.Itoa(max(w.quota-w.used, 0)))
+				h.Set("X-Bapi-Limit-Reset-Timestamp", strconv.FormatInt(now.UnixMilli(), 10))
+				return ok
+			}}
+			l.ask(t, 30*time.Second, "https://api.bybit.com/v5/market/time")
+			if l.refused > 5 || l.accepted < 240 {
+				t.Errorf("phase %d: %d accepted of 300, %d refused", phase, l.accepted, l.refused)
+			}
 		})
 	}
 }
