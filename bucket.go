@@ -64,7 +64,11 @@ func (b *tokenBucket) correct(now, _ time.Time, c *charge, n int64, _ *Policy) {
 }
 
 func (b *tokenBucket) remaining(now time.Time, _ *Policy) int64 {
-	return max(int64(b.limiter.TokensAt(now)), 0)
+	tokens, burst := b.limiter.TokensAt(now), b.limiter.Burst()
+	if tokens >= float64(burst) { // which may be beyond all integers
+		return int64(burst)
+	}
+	return max(int64(tokens), 0)
 }
 
 func (b *tokenBucket) rest(now time.Time, p *Policy) time.Time {

@@ -3,6 +3,7 @@ package heed_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -353,6 +354,18 @@ func TestLargeBucket(t *testing.T) {
 		}
 	})
 }
+
+// A burst that means none at all is not shown as used up.
+func TestLargestBucketThereIsIsFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{Default: heed.Limits{Policies: []heed.Policy{{Quota: 10, Window: time.Second, Burst: math.MaxInt64}}}})
+		meet(t, r, example)
+		if got := r.Snapshot()[0].Partitions[0].Policies[0]; got.Used != 0 || got.Remaining != math.MaxInt64 {
+			t.Errorf("%d are used and %d left of %d", got.Used, got.Remaining, got.Burst)
+		}
+	})
+}
+
 func TestChangedBucketIsNotFilledAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := func(quota int64) heed.Limits {
