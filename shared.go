@@ -21,6 +21,7 @@ type sharing struct {
 	paid   Cost  // … by a request of this cost
 	left   int64 // as the ledger said last; -1: unknown
 	lost   error // why the ledger's store could not be reached; nil: it could
+	hasty  bool  // some wait only for its answer: they asked not to
 }
 
 func (r *Registry) newSharing() *sharing {
@@ -214,6 +215,9 @@ func (p *partition) hearLedger(w *waiter, q *Question, paid Cost, under *Limits,
 		p.dismiss(now)
 	}
 	p.wake(now)
+	if s.hasty && !s.busy() { // what was granted may have been the last
+		p.dismiss(now)
+	}
 	if s.hand != nil { // it was granted, and now something else holds everyone
 		s.hand.End(false, -1)
 		s.hand = nil
@@ -226,9 +230,11 @@ func (p *partition) hearLedger(w *waiter, q *Question, paid Cost, under *Limits,
 func (p *partition) dismiss(now time.Time) {
 	most := p.origin.limits.MaxQueue
 	held := 0
+	p.shared.hasty = false
 	p.inLine(func(w *waiter, pl *place) (left bool) {
 		v := p.judge(now, &w.ask, pl)
 		if v.goes(now) || v.asks {
+			p.shared.hasty = p.shared.hasty || w.opts.noWait
 			return false
 		}
 		why := ReasonNoWait

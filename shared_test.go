@@ -445,21 +445,22 @@ func TestNoWaitAsksTheLedger(t *testing.T) {
 		b := &books{rtt: time.Millisecond}
 		rs := share(t, b, 2, eachSecond(10))
 		var wg sync.WaitGroup
+		var went [2]atomic.Int64
 		for i := range 10 { // at once: none of them waits for anything but the ledger
 			wg.Go(func() {
 				pm, err := rs[i%2].Acquire(NoWait(t.Context()), sharedRequest())
-				if err != nil && i > 1 {
-					return // told to scout
-				}
 				if err != nil {
-					t.Errorf("%d: %v", i, err)
-					return
+					return // another one scouts
 				}
+				went[i%2].Add(1)
 				answer(pm, 200)
 				pm.Release()
 			})
 		}
 		wg.Wait()
+		if went[0].Load() == 0 || went[1].Load() == 0 {
+			t.Error("not even the first one of each process went")
+		}
 		for range 20 {
 			pm, err := rs[0].Acquire(NoWait(t.Context()), sharedRequest())
 			var limit *LimitError

@@ -45,7 +45,7 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 	switch {
 	case a.opts.noWait && !v.asks:
 		return nil, nil, p.turnedAway(now, a, v.at, v.obstacle, ReasonNoWait)
-	case !mayGo && full(o.waiting):
+	case !mayGo && !v.asks && full(o.waiting):
 		return nil, nil, p.turnedAway(now, a, v.at, v.obstacle, ReasonQueueFull)
 	case a.misses(v.at):
 		return nil, nil, p.turnedAway(now, a, v.at, v.last, a.tooLate())
@@ -56,11 +56,18 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 	}
 	w := &waiter{ask: *a, ctx: ctx, origin: o, home: p, ready: make(chan struct{}), held: v.obstacle}
 	p.join(now, w)
+	if p.shared != nil && a.opts.noWait {
+		p.shared.hasty = true
+	}
 	p.wake(now)
 	if !w.over { // else those that wait were held by something else
-		if mayGo && full(o.waiting-1) {
+		if (mayGo || v.asks) && full(o.waiting-1) {
 			p.leave(w)
 			return nil, nil, p.turnedAway(now, a, v.at, v.obstacle, ReasonQueueFull)
+		}
+		if a.opts.noWait && !p.shared.busy() { // the ledger is not asked: who is ahead waits for something else
+			p.leave(w)
+			return nil, nil, p.turnedAway(now, a, v.at, obstacle{CauseQueue, ""}, ReasonNoWait)
 		}
 		w.setExpiry()
 		if v.asks { // perhaps it need not wait

@@ -59,7 +59,8 @@
 //     are still there, and ask before others do. The first one that notices has
 //     Redis grant nothing for half a second, in which all of them say what they
 //     have in use. A process that had used nothing can be granted units until
-//     then. What processes used that have ended since is forgotten.
+//     then. What processes used that have ended since is forgotten. Requests
+//     in flight are told as units are; token buckets are full again.
 //
 //   - A failover that loses the last writes: as many units as were granted in
 //     them. Of announced policies the next answer puts that right.
@@ -76,7 +77,8 @@
 //
 // A process's own clock does not matter, only how fast it goes. Redis's does:
 // where it is put forward, or a replica that takes over is ahead, units come
-// back sooner by as much.
+// back sooner by as much; where it is put back, units, pauses and turns last
+// longer by as much.
 //
 // What is kept in Redis, for those who want to read it or to join in from
 // another language, is described in docs/redis.md.

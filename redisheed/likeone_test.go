@@ -1,0 +1,105 @@
+package redisheed
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/heedhttp/heed"
+)
+
+// refusedAtOnce fails the test unless a request is refused within a round trip, for a reason.
+func refusedAtOnce(t *testing.T, r *heed.Registry, trip time.Duration, why heed.Reason) {
+	t.Helper()
+	asked := time.Now()
+	pm, err := r.Acquire(heed.NoWait(t.Context()), request())
+	if err == nil {
+		pm.Cancel()
+	}
+	var limited *heed.LimitError
+	if !errors.As(err, &limited) || limited.Reason != why {
+		t.Errorf("%v, want %v", err, why)
+	}
+	if d := time.Since(asked); d > 2*trip {
+		t.Errorf("it waited for %v to be refused", d)
+	}
+}
+
+func TestNoWaitIsRefusedWhereTheOneAheadTakesTheLastSlot(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, m *miniredis.Miniredis) {
+		const trip = 100 * time.Millisecond
+		r, end := (&farRedis{trip: func() time.Duration { return trip }}).registry(t, m, Options{}, heed.Limits{MaxConcurrent: 1})
+		defer end()
+		pm := acquire(t, r) // the origin is known
+		answer(pm, 200)
+		pm.Release()
+		time.Sleep(time.Second)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			pm := acquire(t, r)
+			time.Sleep(10 * time.Second)
+			answer(pm, 200)
+			pm.Release()
+		}()
+		time.Sleep(trip / 2) // Redis is being asked
+		refusedAtOnce(t, r, trip, heed.ReasonNoWait)
+		<-done
+	})
+}
+
+func TestNoWaitIsRefusedWhereTheOneAheadWaitsForItsOwnInterval(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, m *miniredis.Miniredis) {
+		r, end := (&farRedis{}).registry(t, m, Options{}, heed.Limits{MaxConcurrent: 2})
+		defer end()
+		pm := acquire(t, r)
+		answer(pm, 200)
+		pm.Release()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			pm, err := r.Acquire(heed.WithMinInterval(t.Context(), 10*time.Second), request())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			pm.Release()
+		}()
+		time.Sleep(time.Second)
+		refusedAtOnce(t, r, 0, heed.ReasonNoWait)
+		<-done
+	})
+}
+
+// Who may go before all that fill the queue is let into it, for Redis to say whether it goes.
+func TestAFullQueueDoesNotStopWhoNeedNotWaitInIt(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, m *miniredis.Miniredis) {
+		r, end := (&farRedis{}).registry(t, m, Options{}, heed.Limits{
+			MaxQueue: 1, Policies: []heed.Policy{{Name: "p", Quota: 5, Window: 10 * time.Second}},
+		})
+		defer end()
+		for range 2 {
+			pm := acquire(t, r)
+			answer(pm, 200)
+			pm.Release()
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			pm, err := r.Acquire(heed.WithCost(t.Context(), heed.UnitRequests, 4), request())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			pm.Release()
+		}()
+		time.Sleep(time.Second)
+		pm, err := r.Acquire(heed.WithPriority(t.Context(), heed.PriorityHigh), request())
+		if err != nil {
+			t.Fatal(err)
+		}
+		pm.Release()
+		<-done
+	})
+}
