@@ -355,6 +355,12 @@ func (r *dialectReader) emit(g *quotaGroup) {
 		r.emitForm(g, p, l)
 		return
 	}
+	r.emitNumber(g, p, l)
+}
+
+// emitNumber states a quota whose fields are plain numbers: how much it is, how much of it
+// is left, and how much used.
+func (r *dialectReader) emitNumber(g *quotaGroup, p Policy, l ServiceLimit) {
 	limit := r.value(g, roleLimit)
 	grouped := groupsThousands(limit)
 	if grouped {
@@ -367,8 +373,7 @@ func (r *dialectReader) emit(g *quotaGroup) {
 		p.Window = time.Duration(min(float64(p.Window)/float64(n.nanos)*1e9, float64(maxSpan)))
 	}
 	if r.line > 0 { // the first of them may be alone in other answers
-		name = strconv.FormatInt(p.Quota, 10)
-		p.Name = name
+		p.Name = strconv.FormatInt(p.Quota, 10)
 	}
 	l.Remaining = r.left(g, grouped, p.Quota >= 0)
 	used, usedKnown := int64(0), false
@@ -382,7 +387,7 @@ func (r *dialectReader) emit(g *quotaGroup) {
 	if g.name[roleRate] != "" {
 		setRate(&p, r.value(g, roleRate), !g.dialect.anywhere())
 	}
-	if p.Quota < 0 && q.Quota > 0 {
+	if q := g.quota; p.Quota < 0 && q.Quota > 0 {
 		p.Quota = q.Quota
 	}
 	if usedKnown {
@@ -394,7 +399,7 @@ func (r *dialectReader) emit(g *quotaGroup) {
 			l.Remaining = max(0, p.Quota-used)
 		}
 	}
-	if name == "" && g.name[roleLimit] != fieldLimit && len(limit) <= maxValue && strings.IndexByte(limit, '=') >= 0 {
+	if p.Name == "" && g.name[roleLimit] != fieldLimit && len(limit) <= maxValue && strings.IndexByte(limit, '=') >= 0 {
 		r.emitList(&p, limit)
 	}
 	r.state(g, p, l)
