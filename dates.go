@@ -65,44 +65,54 @@ func (d *dateScanner) http(now time.Time) (time.Time, bool) {
 		return time.Time{}, false
 	}
 	if comma {
-		day, n, ok := d.number(2)
-		sep := d.peek()
-		if !ok || n == 0 || sep != ' ' && sep != '-' {
-			return time.Time{}, false
-		}
-		d.i++
-		month, ok := monthOf(d.word())
-		if !ok || !d.eat(sep) {
-			return time.Time{}, false
-		}
-		year, digits, ok := d.number(4)
-		if !ok || digits != 2 && digits != 4 || !d.spaces() {
-			return time.Time{}, false
-		}
-		c, ok := d.clock()
-		if !ok {
-			return time.Time{}, false
-		}
-		d.spaces()
-		zone, ok := d.zone()
-		if !ok || !d.done() {
-			return time.Time{}, false
-		}
-		if digits == 2 {
-			year += now.UTC().Year() / 100 * 100
-			switch ahead := year - now.UTC().Year(); {
-			case ahead < -50:
-				year += 100
-			case ahead > 50:
+		return d.dayFirst(now)
+	}
+	return d.monthFirst()
+}
+
+// dayFirst reads the rest of an IMF-fixdate or an rfc850-date.
+func (d *dateScanner) dayFirst(now time.Time) (time.Time, bool) {
+	day, n, ok := d.number(2)
+	sep := d.peek()
+	if !ok || n == 0 || sep != ' ' && sep != '-' {
+		return time.Time{}, false
+	}
+	d.i++
+	month, ok := monthOf(d.word())
+	if !ok || !d.eat(sep) {
+		return time.Time{}, false
+	}
+	year, digits, ok := d.number(4)
+	if !ok || digits != 2 && digits != 4 || !d.spaces() {
+		return time.Time{}, false
+	}
+	c, ok := d.clock()
+	if !ok {
+		return time.Time{}, false
+	}
+	d.spaces()
+	zone, ok := d.zone()
+	if !ok || !d.done() {
+		return time.Time{}, false
+	}
+	if digits == 2 {
+		year += now.UTC().Year() / 100 * 100
+		switch ahead := year - now.UTC().Year(); {
+		case ahead < -50:
+			year += 100
+		case ahead > 50:
+			year -= 100
+		case ahead == 50:
+			if t, ok := c.on(year, month, day, zone); ok && t.After(now.AddDate(50, 0, 0)) {
 				year -= 100
-			case ahead == 50:
-				if t, ok := c.on(year, month, day, zone); ok && t.After(now.AddDate(50, 0, 0)) {
-					year -= 100
-				}
 			}
 		}
-		return c.on(year, month, day, zone)
 	}
+	return c.on(year, month, day, zone)
+}
+
+// monthFirst reads the rest of an asctime, of a java-date, or of a js-date, where the year comes before the time.
+func (d *dateScanner) monthFirst() (time.Time, bool) {
 	month, ok := monthOf(d.word())
 	if !ok || !d.spaces() {
 		return time.Time{}, false
@@ -111,34 +121,35 @@ func (d *dateScanner) http(now time.Time) (time.Time, bool) {
 	if !ok || !d.spaces() {
 		return time.Time{}, false
 	}
-	if d.i+2 < len(d.s) && isDigit(d.s[d.i+1]) && isDigit(d.s[d.i+2]) { // the year comes first: JavaScript
-		year, digits, ok := d.number(4)
-		if !ok || digits != 4 || !d.spaces() {
-			return time.Time{}, false
-		}
+	javaScript := d.i+2 < len(d.s) && isDigit(d.s[d.i+1]) && isDigit(d.s[d.i+2])
+	if !javaScript {
 		c, ok := d.clock()
-		if !ok {
+		if !ok || !d.spaces() {
 			return time.Time{}, false
 		}
-		d.spaces()
-		zone, ok := d.zone()
-		if !ok || !d.comment() || !d.done() {
+		zone := 0
+		if isAlpha(d.peek()) { // Java
+			if zone, ok = d.zone(); !ok || !d.spaces() {
+				return time.Time{}, false
+			}
+		}
+		year, digits, ok := d.number(4)
+		if !ok || digits != 4 || !d.done() {
 			return time.Time{}, false
 		}
 		return c.on(year, month, day, zone)
 	}
-	c, ok := d.clock()
-	if !ok || !d.spaces() {
+	year, digits, ok := d.number(4)
+	if !ok || digits != 4 || !d.spaces() {
 		return time.Time{}, false
 	}
-	zone := 0
-	if isAlpha(d.peek()) { // Java
-		if zone, ok = d.zone(); !ok || !d.spaces() {
-			return time.Time{}, false
-		}
+	c, ok := d.clock()
+	if !ok {
+		return time.Time{}, false
 	}
-	year, digits, ok := d.number(4)
-	if !ok || digits != 4 || !d.done() {
+	d.spaces()
+	zone, ok := d.zone()
+	if !ok || !d.comment() || !d.done() {
 		return time.Time{}, false
 	}
 	return c.on(year, month, day, zone)

@@ -357,6 +357,13 @@ func (r *dialectReader) emit(g *quotaGroup) {
 		r.emitForm(g, p, l)
 		return
 	}
+	r.emitNumber(g, p, l)
+}
+
+// emitNumber states a quota whose fields are plain numbers: how much it is, how much of it
+// is left, and how much used.
+func (r *dialectReader) emitNumber(g *quotaGroup, p Policy, l ServiceLimit) {
+	q := g.quota
 	limit := r.value(g, roleLimit)
 	alone := g.name[roleReset] != "" && strings.IndexByte(r.value(g, roleReset), ',') < 0
 	grouped := groupsThousands(limit, alone)
@@ -372,8 +379,7 @@ func (r *dialectReader) emit(g *quotaGroup) {
 		p.Window = time.Duration(min(float64(p.Window)/float64(n.nanos)*1e9, float64(maxSpan)))
 	}
 	if r.line > 0 { // the first of them may be alone in other answers
-		name = strconv.FormatInt(p.Quota, 10)
-		p.Name = name
+		p.Name = strconv.FormatInt(p.Quota, 10)
 	}
 	l.Remaining = r.left(g, grouped, p.Quota >= 0)
 	if q.ResetIfExceeded && !r.refused && (l.Remaining != 0 || l.Reset < time.Second) { // the Date it is read by is cut to seconds
@@ -402,7 +408,7 @@ func (r *dialectReader) emit(g *quotaGroup) {
 			l.Remaining = max(0, p.Quota-used)
 		}
 	}
-	if name == "" && g.name[roleLimit] != fieldLimit && len(limit) <= maxValue && strings.IndexByte(limit, '=') >= 0 {
+	if p.Name == "" && g.name[roleLimit] != fieldLimit && len(limit) <= maxValue && strings.IndexByte(limit, '=') >= 0 {
 		r.emitList(&p, limit)
 	}
 	r.state(g, p, l)

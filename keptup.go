@@ -10,9 +10,10 @@ type keptUp struct {
 }
 
 // believe reports whether a pace that was kept up for a cycle is to be believed, where one that rose
-// further was refused. low is the rate that was known, or is proven by now.
-func (k *keptUp) believe(pace, low float64) bool {
-	if pace <= low || k.bucket {
+// further was refused. low is the rate that was known, or is proven by now. What a bucket gathered is
+// gone before the pace is twice its rate.
+func (k *keptUp) believe(pace, tooFast, low float64) bool {
+	if pace <= low || k.bucket && tooFast <= 2*low {
 		return false
 	}
 	if k.proven == 0 {

@@ -95,7 +95,7 @@ func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 	}
 	switch {
 	case l.rate.low == 0:
-	case l.rate.gone():
+	case !l.blocked && l.rate.gone():
 		p.unlearn()
 	default:
 		if !l.blocked {
@@ -136,7 +136,7 @@ func (l *learner) beginAnew(at time.Time) {
 func (p *partition) suspects(now time.Time, pm *Permit, status int) bool {
 	l := &p.learner
 	switch {
-	case l.accepted == 0:
+	case l.accepted == 0 && !l.blocked:
 		return false // an outage that goes on tells nothing of a rate
 	case status >= 500 && p.roomSaid(now):
 		return false // what the origin announces is not used up: it has a bad time
@@ -178,7 +178,7 @@ func (l *learner) outOfOrder() {
 // late reports whether a refusal only tells of a block that is over: its request went
 // before the one that was accepted after it.
 func (l *learner) late(pm *Permit) bool {
-	return l.blocks > 0 && pm.start.Before(l.since)
+	return l.blocks > 0 && !l.blocked && pm.start.Before(l.since)
 }
 
 // learnRefused takes in a refusal that may tell of a limit; fresh: it is an
@@ -197,7 +197,7 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 		if fresh || pm.doubted {
 			l.probes++
 			l.crowd.testing = false
-			if hint < l.hint { // it does tell what is left, though not all of it
+			if l.timed && hint < l.hint { // it does tell what is left, though not all of it
 				l.shrinks, l.curt = true, true
 			}
 		}
@@ -362,7 +362,7 @@ func (l *learner) lower(shut time.Time) {
 		return
 	}
 	if low < r.low/2 { // it may have been an outage, which is over
-		r.climb = max(steep(l.accepted), 1)
+		r.climb = max(r.climb, steep(l.accepted), 1)
 	}
 	r.low = max(low, r.low/8)
 }
@@ -384,8 +384,8 @@ func (l *learner) learnBunches() {
 // succession: that has to end.
 func (l *learner) riseAgain() {
 	r := &l.rate
-	if r.penalty == 0 && l.chance.blocks <= 2*timeAndAgain && l.chance.fallen(r) {
-		r.climb = steeply
+	if r.doubt == 0 && r.penalty == 0 && l.chance.blocks <= 2*timeAndAgain && l.chance.fallen(r) {
+		r.climb = max(r.climb, steeply)
 		r.cycle, r.window = min(r.cycle, 2*few), 0
 	}
 }

@@ -14,7 +14,7 @@ import "time"
 // can let through, until an instant: n since the latest reopening, and so many later on.
 func (t *throughput) outgrown(until time.Time, n, later int64) bool {
 	most := 3*t.burst + few/2 // in twice the time, which meets no more than three windows
-	if n < most || t.shut == 0 {
+	if t.burst == 0 || n < most || t.shut == 0 {
 		return false
 	}
 	first, known := t.ago(most + later)

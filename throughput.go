@@ -114,12 +114,12 @@ func (t *throughput) refused(start time.Time, usual, through float64) {
 	switch {
 	case t.penalty > 0:
 		t.punished(usual)
-	case t.doubt > 0:
+	case tooFast > t.low && t.doubt > 0:
 		again = t.narrow(least, usual)
 	case tooFast > t.low && cycles && (t.bunches || t.pressed >= 4*t.gathered):
 		// Those in flight came after the one refused. Where it rose more steeply this tells nothing of a cycle.
 		kept := t.at(t.pressed - t.cycle - int64(tooFast*usual))
-		if tooFast < 4*t.low && t.kept.believe(kept, max(t.low, least)) {
+		if tooFast < 4*t.low && t.kept.believe(kept, tooFast, max(t.low, least)) {
 			least = kept
 		}
 		t.low = max(t.low, least)

@@ -60,9 +60,22 @@ func (l *learner) remeasure(reopened time.Time) {
 		r.window = 0
 		return
 	}
-	long := l.closed() > 3*perUnit(r.low) // for longer than a bucket would have been
-	if long && l.accepted < r.cycle && r.low < backOff*r.tooFast {
-		l.measureLess(reopened)
+	closed := l.closed()
+	if l.accepted < r.cycle && r.low < backOff*r.tooFast && closed > 3*perUnit(r.low) {
+		// It lets through less than was taken for a window's, and it was closed
+		// for longer than a bucket would have been: no longer than two
+		// windows, though, unless that was an outage.
+		shortest, longest := l.refused.Sub(l.since), reopened.Sub(l.since)
+		window := r.window
+		if window <= shortest || window > longest {
+			window = roundTime(longest)
+		}
+		if l.accepted >= few && window > shortest && window <= 2*r.window {
+			r.measured(l.accepted, window, 0)
+			r.low = min(r.low, r.tooFast)
+		} else {
+			r.climb = max(r.climb, steep(l.accepted))
+		}
 		return
 	}
 	first, known := r.ago(r.cycle)
@@ -71,56 +84,38 @@ func (l *learner) remeasure(reopened time.Time) {
 	}
 	shortest, longest := l.refused.Sub(first)-l.trip(), reopened.Sub(first)+l.trip()
 	if l.asMany() { // the first of them may have been long on its way
-		shortest = min(shortest, l.refused.Sub(l.seen))
-		if long && shortest > r.most*3/2 { // and for longer than the window is by far
+		// Closed for longer than a bucket is, and than the window is by far.
+		if shortest = min(shortest, l.refused.Sub(l.seen)); closed > 3*perUnit(r.low) && shortest > r.most*3/2 {
 			r.punish(min(reopened.Sub(r.zeros[0].at), r.closed))
 			return
 		}
 	}
 	r.most = min(r.most, longest)
 	low := rateOf(r.cycle, r.window)
-	if r.sure = r.window > max(shortest, 0) && r.window <= longest && low > r.low*2/3; r.sure {
-		l.recount(reopened, low)
+	if r.sure = r.window > max(shortest, 0) && r.window <= longest && low > r.low*2/3; !r.sure {
+		if r.window = roundTime(longest); r.window <= shortest {
+			r.window = 0
+		}
+		if l.asMany() && closed > 3*perUnit(r.low) {
+			window := r.window
+			if window == 0 {
+				window = longest
+			}
+			low = rateOf(r.cycle, window)
+			switch {
+			case r.doubt > 0: // what is known is proven
+				low = max(low, r.low)
+			case low < r.low/2 && (!l.timed || l.timed503 || l.probes > 0): // it may have been an outage, which is over, and did not say when
+				return
+			}
+			r.low, r.doubt, r.climb = low, 0, 0
+		}
 		return
 	}
-	if r.window = roundTime(longest); r.window <= shortest {
-		r.window = 0
-	}
-	if long && l.asMany() { // a longer one than was thought
-		window := r.window
-		orDefault(&window, longest)
-		low := rateOf(r.cycle, window)
-		if r.doubt > 0 { // what is known is proven
-			low = max(low, r.low)
-		}
-		r.low, r.doubt, r.climb = low, 0, 0
-	}
-}
-
-// measureLess takes in that the limit lets through less than was taken for a window's, and was
-// closed for longer than a bucket would have been: no longer than two windows, though, unless that
-// was an outage.
-func (l *learner) measureLess(reopened time.Time) {
-	r := &l.rate
-	shortest, longest := l.refused.Sub(l.since), reopened.Sub(l.since)
-	window := r.window
-	if window <= shortest || window > longest {
-		window = roundTime(longest)
-	}
-	if l.accepted >= few && window > shortest && window <= 2*r.window {
-		r.measured(l.accepted, window, 0)
-	} else {
-		r.climb = max(r.climb, steep(l.accepted))
-	}
-}
-
-// recount takes in that the window is in keeping with the latest reopening. What came in the one that
-// has just ended tells, too, how much one lets through: the first measure, by which the rate is low,
-// may be of two by the clock, or of a part of one.
-func (l *learner) recount(reopened time.Time, low float64) {
-	r := &l.rate
+	// What came in the window that has just ended tells, too, how much one lets through: the
+	// first measure may be of two by the clock, or of a part of one.
 	least := r.since(reopened.Add(-r.window))
-	most := max(r.since(l.refused.Add(-r.window-max(l.trip()-l.quickest, 0))), 2) // as measured has it
+	most := max(r.since(l.refused.Add(-r.window-max(l.trip()-l.quickest, 0))), least, 2) // as measured has it
 	switch {
 	case r.cycle < least, r.cycle > most:
 		r.cycle = min(max(r.cycle, least), most)
