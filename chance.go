@@ -20,28 +20,28 @@ import "time"
 // and all are counted: one up for each refused, and down for each accepted by a few times the share
 // that is usually refused. A limit drives that count up within a handful of refusals, at whatever
 // share chance hardly ever does, once a share that was high is over: else that would explain all that
-// the limit refuses. Where a fifth is refused, what that explains is as much as there is, and nothing is
-// ever in excess: a bucket whose burst hid how low its rate is would be taken for chance for ever, for
-// each that it refuses waits, and so as many of each hundred are refused again. So after some hundreds of
-// refusals it is tried again whether it is a limit, each time after twice as many. Where it is one, it is
-// learned from there on, and chance has to show for several times as long the next time; but a refusal
-// well below what the limit was seen to let through does not lower the pace any more, unless there are too
-// many of them. A learned rate is not given up at once, for that would let all go that wait: the pace rises
+// the limit refuses. Where many are refused that count tells little: a bucket whose burst hid how low its
+// rate is would be taken for chance for ever, for each that it refuses waits, and so as many of each hundred
+// are refused again. So it is tried whether fewer are at a lower pace (slower.go). Where it was a limit, chance
+// has to show for several times as long the next time, or at a rate far below what that let through; but a
+// refusal well below what the limit was seen to let through does not lower the pace any more, unless there are
+// too many of them. A learned rate is not given up at once, for that would let all go that wait: the pace rises
 // from several times that rate on, until it is plain that there is none.
 type chance struct {
 	share  float64 // of requests refused of late; 0: none is known to be refused by chance
 	excess float64 // refusals beyond what that explains
 	quiet  float64 // so many more would have been refused of those accepted of late than twice those that were
-	untold int     // refusals at a share that explains any number of them
+	slower slower
 
 	odds   int     // refusals at a pace that is well below …
 	proven float64 // … what was let through before, between two refusals of late
-	failed int     // times that it was a limit
+	failed int     // times that it was a limit …
+	kept   float64 // … which let through so much
 
 	blocks  int     // in close succession …
 	refused int64   // … requests refused in them …
 	since   int64   // … what had been accepted until the first, ever …
-	top     float64 // … and the pace then
+	top     float64 // … and the pace then, or before: since so many were accepted in a row that hardly any come by chance
 }
 
 const (
@@ -66,20 +66,10 @@ func (p *partition) byChance(now time.Time, pm *Permit, fresh bool, hint time.Du
 	switch {
 	case l.blocked, hint > 0 && (l.short.times > 0 || hint != l.hint):
 	case c.share > 0:
-		c.quiet = max(c.quiet-2, 0) // one by one, what chance accepts between two refusals does not add up, but far more does
-		c.share += (1 - c.share) / lately
-		if c.excess++; byFar*c.share > 1-c.share {
-			c.untold++
-		}
-		if c.excess < tooMany && c.untold < lately<<min(c.failed, few) {
-			return true, false
-		}
-		*c = chance{failed: c.failed + 1}
-		return false, true
+		excess = p.stillByChance(now, pm)
+		return !excess, excess
 	case fresh && r.low > 0 && len(r.zeros) > 0 && c.shows(r, pm.start, l.probes, pm.level == 1 && !p.lastStart.After(pm.start)):
-		l.begin(now)
-		*r = throughput{low: severalTimes * r.low, cycle: r.cycle, climb: steeply, total: r.total, burst: r.burst}
-		p.setLearnedRate(now)
+		p.letGo(now, r.low)
 		return true, false
 	case c.failed > 0 && r.low > 0 && r.pace() <= farBelow*c.proven:
 		if c.excess++; c.excess < tooMany {
@@ -93,7 +83,7 @@ func (p *partition) byChance(now time.Time, pm *Permit, fresh bool, hint time.Du
 // take takes refusals from now on to come by chance, as long as no more are refused than such a
 // share explains, or a few in a hundred.
 func (c *chance) take(share float64) {
-	*c = chance{share: max(share, 2*usually), failed: c.failed}
+	*c = chance{share: max(share, 2*usually), failed: c.failed, kept: c.kept}
 }
 
 // inFlight takes in that of what was in flight at the first refusal, and had been sent after that
@@ -139,33 +129,51 @@ func (c *chance) shows(r *throughput, start time.Time, probes int, alone bool) b
 
 // fell takes in a refusal after n accepted requests and a block of so many more refusals. It reports
 // whether the pace has fallen so far, in so many steps and with as many accepted as refused on the
-// way, that no limit is as far down: a part of the origin is out of order.
+// way, that no limit is as far down: a part of the origin is out of order. A limit that was found before
+// is met again where it was, in a few steps: the pace has to be far below that, or to have fallen in many more.
 func (c *chance) fell(r *throughput, n int64, probes int) bool {
-	if n >= 2*few || c.blocks == 0 || r.doubt > 0 || r.trial { // while the rate is looked for, no pace is one that was kept up
-		c.blocks, c.refused, c.since, c.top = 1, 1, r.total, r.pace()
+	if looked := r.doubt > 0 || r.trial; n >= 2*few || c.blocks == 0 || looked { // while the rate is looked for, no pace is one that was kept up
+		if n >= attemptCost || looked { // chance hardly accepts so many in a row that it would matter
+			c.top = 0
+		}
+		c.blocks, c.refused, c.since, c.top = 1, 1, r.total, max(c.top, r.pace())
 		return false
 	}
 	c.blocks++
 	c.refused += int64(1 + probes)
-	return c.blocks >= 2*timeAndAgain<<min(c.failed, few) && c.fallen(r) && r.total-c.since >= c.refused
+	return c.blocks >= 2*timeAndAgain && c.fallen(r) && r.total-c.since >= c.refused &&
+		(c.kept == 0 || r.low <= c.kept/severalTimes || c.blocks >= 8*timeAndAgain)
 }
 
 // fallen reports whether the rate is far lower than the pace was a few requests before.
 func (c *chance) fallen(r *throughput) bool { return c.blocks > 1 && r.low <= c.top/farFewer }
 
 // rested takes in that what was let through before tells nothing of the time since.
-func (c *chance) rested() { c.proven, c.blocks = 0, 0 }
+func (c *chance) rested() {
+	c.proven, c.blocks, c.top = 0, 0, 0
+	c.slower.rested()
+}
 
-// well takes in that a request was accepted. Where a part of the origin was out of order it is well again
-// after far more in a row than it would have let through.
-func (c *chance) well() {
-	c.excess = max(c.excess-byFar*max(c.share, usually), 0)
+// well takes in that a request sent at start was accepted, and reports whether there turns out to be a limit, where
+// hardly any are refused at a pace below what it lets through. Where a part of the origin was out of order it is well
+// again after far more in a row than it would have let through.
+func (c *chance) well(start time.Time) (limit bool) {
+	if c.share == 0 || !c.slower.trying() {
+		c.excess = max(c.excess-byFar*max(c.share, usually), 0)
+	}
 	if c.share == 0 {
-		return
+		return false
+	}
+	if limit = c.slower.well(start, c.share); limit {
+		*c = chance{failed: c.failed + 1, kept: c.slower.through, proven: c.slower.through}
+	}
+	if limit || c.slower.trying() {
+		return limit
 	}
 	c.quiet += c.share
 	c.share -= c.share / lately
-	if c.quiet > few {
-		*c = chance{failed: c.failed}
+	if c.quiet > 2*few { // half as many come by chance every few minutes, where a quarter is refused
+		*c = chance{failed: c.failed, kept: c.kept}
 	}
+	return false
 }

@@ -26,11 +26,12 @@ type flaky struct {
 	accepted int // without a base
 }
 
-// partly has f refuse another share from now on.
-func (f *flaky) partly(share float64) {
+// partly has f refuse another share from now on, and returns how many were accepted since it was told last.
+func (f *flaky) partly(share float64) (accepted int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.share, f.accepted = share, 0
+	accepted, f.accepted, f.share = f.accepted, 0, share
+	return accepted
 }
 
 func (f *flaky) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -160,6 +161,38 @@ func TestPartThatIsOutOfOrderIsNoLimit(t *testing.T) {
 		t.Logf("Retry-After %q: %.2f of what could be accepted since", after, mean)
 		if mean < 0.4 {
 			t.Errorf("Retry-After %q: %.2f of what could be accepted since", after, mean)
+		}
+	}
+}
+
+// Nor is one found where that lasts for hours: whatever share is refused, most of what could be accepted is, to the
+// end, and all is once it is over.
+func TestPartThatIsOutOfOrderForHoursIsNoLimit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays very many requests")
+	}
+	const trip, goroutines, seeds, long, late, rest = 50 * time.Millisecond, 8, 4, 2 * time.Hour, 30 * time.Minute, 10 * time.Minute
+	for _, c := range []struct {
+		share float64
+		least float64
+	}{{.1, .6}, {.25, .4}} {
+		all := (1 - c.share) / (trip.Seconds() + c.share*5.25) * goroutines * (long - late).Seconds()
+		var mean, since float64
+		for seed := range uint64(seeds) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &flaky{share: c.share, status: []int{503, 429}[seed%2], trip: trip, rng: rand.New(rand.NewPCG(seed/2, 7))}
+				f.play(t, goroutines, long+rest, func() {
+					time.Sleep(late)
+					f.partly(c.share)
+					time.Sleep(long - late)
+					mean += float64(f.partly(0)) / all / seeds
+				})
+				since += float64(f.accepted) * trip.Seconds() / goroutines / rest.Seconds() / seeds
+			})
+		}
+		t.Logf("%.0f in 100 refused: %.2f of what could be accepted, %.2f since", 100*c.share, mean, since)
+		if mean < c.least || since < 0.6 {
+			t.Errorf("%.0f in 100 refused: %.2f of what could be accepted, %.2f since", 100*c.share, mean, since)
 		}
 	}
 }

@@ -88,7 +88,9 @@ func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 	l.accepted++
 	pressed := p.queued() > 0 || pm.waited > 0
 	l.crowd.accepted(now.Sub(pm.start), int64(pm.level))
-	l.chance.well()
+	if l.chance.well(pm.start) {
+		l.rate.low, l.rate.cost = l.chance.kept, attemptCost
+	}
 	l.rate.accepted(pm.start, pressed)
 	if s := p.inFlightLearned(); s != nil && pressed && int64(pm.level) > s.policy.Quota/2 {
 		p.oneMoreInFlight(s)

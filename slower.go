@@ -1,0 +1,109 @@
+package heed
+
+import (
+	"math"
+	"time"
+)
+
+// Where many are refused by chance no refusal is ever one too many: what a limit refuses of those that were
+// refused before looks just like that. What tells them apart is a lower pace. Of requests that go at less than
+// was let through until then a limit refuses none, and chance as many of each hundred. So that is tried time and
+// again, at no cost where it is chance, and where it is a limit its rate is known: what was let through.
+type slower struct {
+	refused  int       // since …
+	from     time.Time // … this, when it was tried last or is being tried …
+	accepted int64     // … and accepted
+	often    int       // times that as many were refused all the same
+
+	through float64 // what was let through, while less is tried; 0: it is not
+	beyond  float64 // refusals beyond half the share that is usual
+}
+
+const (
+	tellsApart = 4  // refusals beyond half of those that are usual, or short of that
+	tryAfter   = 64 // refusals, and twice as many each time that it was chance …
+	doublesFor = 4  // … up to so many times: for most of fewer a window may have been shut, or a bucket full
+)
+
+// due takes in a refusal by chance, and reports whether a lower pace is to be tried.
+func (s *slower) due() bool {
+	s.refused++
+	return s.accepted >= few && s.refused >= tryAfter<<min(s.often, doublesFor)
+}
+
+// begin begins to try a lower pace, and returns that.
+func (s *slower) begin(now time.Time) float64 {
+	through := rateOf(s.accepted, now.Sub(s.from))
+	*s = slower{often: s.often, from: now, through: through}
+	return backOff * through
+}
+
+// trying reports whether a lower pace is being tried.
+func (s *slower) trying() bool { return s.through > 0 }
+
+// well takes in that one sent at start was accepted, where so large a share is refused otherwise, and reports
+// whether it is a limit: hardly any are refused at the lower pace.
+func (s *slower) well(start time.Time, share float64) bool {
+	if s.from.IsZero() {
+		s.from = start
+	}
+	if start.Before(s.from) { // of the time before
+		return false
+	}
+	s.accepted++
+	if s.trying() {
+		s.beyond -= share / (2 - share)
+	}
+	return s.beyond <= -tellsApart
+}
+
+// refuses takes in that one sent at start was refused at the lower pace, and reports whether that makes no difference.
+func (s *slower) refuses(start time.Time) bool {
+	if start.Before(s.from) {
+		return false
+	}
+	s.beyond++
+	return s.beyond >= tellsApart
+}
+
+// over begins to count anew, after it was tried in vain.
+func (s *slower) over(now time.Time) { *s = slower{often: s.often + 1, from: now} }
+
+// rested takes in that what was let through tells nothing of the time since.
+func (s *slower) rested() { s.refused, s.from, s.accepted = 0, time.Time{}, 0 }
+
+// stillByChance takes in that pm's request was refused where refusals come by chance, and reports whether it was one
+// too many for that, so that there is a limit.
+func (p *partition) stillByChance(now time.Time, pm *Permit) (excess bool) {
+	c, s := &p.learner.chance, &p.learner.chance.slower
+	c.quiet = max(c.quiet-2, 0) // one by one, what chance accepts between two refusals does not add up, but far more does
+	if s.trying() {
+		if s.refuses(pm.start) {
+			s.over(now)
+			p.letGo(now, p.learner.rate.low)
+		}
+		return false
+	}
+	c.share += (1 - c.share) / lately
+	// So many in a row are as unlikely, whatever the share is.
+	if c.excess += min(1, -math.Log2(c.share)/byFar); c.excess >= tooMany || s.refused >= lately && s.accepted < few {
+		*c = chance{failed: c.failed + 1, kept: c.kept}
+		return true
+	}
+	if c.share >= byFar*usually && s.due() {
+		p.learner.begin(now)
+		r := &p.learner.rate
+		*r = throughput{low: s.begin(now), cycle: shortest, cost: math.MaxInt64, total: r.total, burst: r.total + 1}
+		p.setLearnedRate(now).limiter.AllowN(now, 1)
+	}
+	return false
+}
+
+// letGo has the pace rise steeply from several times a rate on.
+func (p *partition) letGo(now time.Time, rate float64) {
+	l := &p.learner
+	r := &l.rate
+	l.begin(now)
+	*r = throughput{low: severalTimes * rate, cycle: max(r.cycle, few), climb: steeply, total: r.total, burst: r.burst}
+	p.setLearnedRate(now)
+}
