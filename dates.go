@@ -86,12 +86,7 @@ func (d *dateScanner) dayFirst(now time.Time) (time.Time, bool) {
 	if !ok || digits != 2 && digits != 4 || !d.spaces() {
 		return time.Time{}, false
 	}
-	c, ok := d.clock()
-	if !ok {
-		return time.Time{}, false
-	}
-	d.spaces()
-	zone, ok := d.zone()
+	c, zone, ok := d.clockInZone()
 	if !ok || !d.done() {
 		return time.Time{}, false
 	}
@@ -143,12 +138,7 @@ func (d *dateScanner) monthFirst() (time.Time, bool) {
 	if !ok || digits != 4 || !d.spaces() {
 		return time.Time{}, false
 	}
-	c, ok := d.clock()
-	if !ok {
-		return time.Time{}, false
-	}
-	d.spaces()
-	zone, ok := d.zone()
+	c, zone, ok := d.clockInZone()
 	if !ok || !d.comment() || !d.done() {
 		return time.Time{}, false
 	}
@@ -192,6 +182,16 @@ func (d *dateScanner) iso() (time.Time, bool) {
 
 // A clock is a time of day.
 type clock struct{ hour, min, sec, nsec int }
+
+// clockInZone reads time SP zone, as in an IMF-fixdate; spaces between them may be missing.
+func (d *dateScanner) clockInZone() (c clock, zone int, ok bool) {
+	if c, ok = d.clock(); !ok {
+		return c, 0, false
+	}
+	d.spaces()
+	zone, ok = d.zone()
+	return c, zone, ok
+}
 
 // clock reads
 //
