@@ -330,24 +330,28 @@ func windowName(w time.Duration) string {
 }
 
 // wordWindow returns the window that the name of a dimension tells by one of
-// its words ("minute", "perday", "24-hour", "req-minute", "used-weight-1m"), 0 for
-// none. A month is 30 days, a year 365.
+// its words ("minute", "perday", "15min", "req-minute", "used-weight-1m"), 0 for
+// none. A number that is a word of its own says how many only where the name begins
+// with it ("24-hour"): further on it is part of an address, a version, somebody's
+// number. A month is 30 days, a year 365.
 func wordWindow(dim string) time.Duration {
-	count := int64(1)
+	next, begun := int64(1), false
 	for word := range strings.FieldsFuncSeq(dim, isDash) {
-		n, rest, ok := scanDecimal(word)
-		if ok && n.whole > 0 && n.frac == 0 {
+		count := next
+		next = 1
+		if n, rest, ok := scanDecimal(word); ok && n.whole > 0 && n.frac == 0 {
 			if d, ok := parsePeriod(word); ok {
 				return d
+			}
+			if rest == "" && !begun {
+				next = n.whole
 			}
 			count, word = n.whole, rest
 		}
 		if unit := wordTime(strings.TrimPrefix(word, "per")); unit > 0 {
 			return min(times(count, unit), maxSpan)
 		}
-		if word != "" {
-			count = 1 // it counts something else
-		}
+		begun = true
 	}
 	return 0
 }
