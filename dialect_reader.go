@@ -358,7 +358,7 @@ func (r *dialectReader) emit(g *quotaGroup) {
 		return
 	}
 	limit := r.value(g, roleLimit)
-	alone := g.name[roleReset] != "" && strings.IndexByte(r.value(g, roleReset), ',') < 0
+	alone := g.name[roleReset] != "" && strings.IndexByte(r.value(g, roleReset), ',') < 0 && inThousands(r.value(g, roleRemaining))
 	grouped := groupsThousands(limit, alone)
 	if grouped {
 		limit = strings.ReplaceAll(limit, ",", "")

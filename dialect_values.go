@@ -93,11 +93,19 @@ func bare(s string) string {
 
 // groupsThousands reports whether the commas in s group the digits of one
 // number, "10,000", and do not part several, as proxies join them: of those none
-// begins with 0, and they join those of all fields. alone: another field has but one.
+// begins with 0, and they join those of all fields. alone: the other fields have but one.
 func groupsThousands(s string, alone bool) bool {
+	s = bare(s)
+	if strings.IndexByte(s, ',') < 0 || !inThousands(s) {
+		return false
+	}
+	return strings.Contains(s, ",0") || alone && s[0] != '0'
+}
+
+// inThousands reports whether s could be one number, whose digits commas group if it has any.
+func inThousands(s string) bool {
 	first, rest, more := strings.Cut(bare(s), ",")
-	zero := alone && !strings.HasPrefix(first, "0")
-	if !more || len(first) > 3 || !allDigits(first) {
+	if more && (len(first) == 0 || len(first) > 3 || !allDigits(first)) {
 		return false
 	}
 	for more {
@@ -105,9 +113,8 @@ func groupsThousands(s string, alone bool) bool {
 		if group, rest, more = strings.Cut(rest, ","); len(group) != 3 || !allDigits(group) {
 			return false
 		}
-		zero = zero || group[0] == '0'
 	}
-	return zero
+	return true
 }
 
 // parseCount reads a number of units: of several, separated by commas, the

@@ -375,6 +375,8 @@ func TestDialects(t *testing.T) {
 			[]string{"dialect x-ratelimit", `policy "": 1250 requests`, `limit "": 1249 left, reset in 1m0s to 1s`}},
 		{"limits of three digits, joined", anyone, 200, "", []string{"X-RateLimit-Limit", "100,250", "X-RateLimit-Remaining", "99,249", "X-RateLimit-Reset", "1,60"},
 			[]string{"dialect x-ratelimit", `policy "": 100 requests`, `policy "250": 250 requests`, `limit "": 99 left, reset in 1s to 1s`, `limit "250": 249 left, reset in 1m0s to 1s`}},
+		{"numbers that are no thousands, joined beside a reset", anyone, 200, "", []string{"X-RateLimit-Limit", "100,250", "X-RateLimit-Remaining", "9,24", "X-RateLimit-Reset", "60"},
+			[]string{"dialect x-ratelimit", `policy "": 100 requests`, `limit "": 9 left, reset in 1m0s to 1s`}},
 		{"thousands, and no reset", anyone, 200, "", []string{"X-RateLimit-Limit", "10,100", "X-RateLimit-Remaining", "9,999"},
 			[]string{"dialect x-ratelimit", `policy "": 10 requests`, `limit "": 9 left`}},
 		{"thousands", anyone, 200, "", []string{"X-RateLimit-Limit", "10,000", "X-RateLimit-Remaining", "9,999", "X-RateLimit-Used", "1"},
