@@ -345,12 +345,10 @@ func (r *dialectReader) emit(g *quotaGroup) {
 	if s, ok := r.span(g, roleReset, q.ResetForm); ok {
 		l.Reset, l.Resolution, l.Clock = s.d, s.grain, s.clock
 	}
-	if n, rest, ok := scanDecimal(trimOWS(r.value(g, roleResetAfter))); ok && !n.neg && rest == "" {
-		if s, ok := n.span(TimeAuto, r.ref); ok && !s.clock {
-			l.Reset, l.Resolution, l.Clock = s.d, s.grain, false
-			if s.d > 0 && r.a.RetryAfter/1000 == s.d {
-				r.a.RetryAfter = s.d // Discord's older versions state it in milliseconds
-			}
+	if s, ok := r.span(g, roleResetAfter, TimeAuto); ok && !s.clock {
+		l.Reset, l.Resolution, l.Clock = s.d, s.grain, false
+		if s.d > 0 && r.a.RetryAfter/1000 == s.d {
+			r.a.RetryAfter = s.d // Discord's older versions state it in milliseconds
 		}
 	}
 	if q.Form != FormNumber {

@@ -133,19 +133,22 @@ func parseCount(s string) (int64, bool) {
 
 // parseCountPer reads
 //
-//	count-per = count "/" ( period / word )
+//	count-per = count "/" ( period / unit / word )
 //
-// a quota and its window in one: "150/15m", "100/hour".
+// a quota and its window in one: "150/15m", "100/hour", "100/h".
 func parseCountPer(s string) (n int64, window time.Duration, ok bool) {
 	count, per, more := strings.Cut(bare(s), "/")
 	if n, ok = parseCount(count); !ok || !more {
 		return -1, 0, false
 	}
 	per = strings.ToLower(trimOWS(per))
-	if window = wordWindow(per); window == 0 {
-		window, _ = parsePeriod(per)
+	if window = wordWindow(per); window > 0 {
+		return n, window, true
 	}
-	return n, window, window > 0
+	if window, ok = parsePeriod(per); !ok {
+		window, ok = parsePeriod("1" + per) // "100/h"
+	}
+	return n, window, ok && window > 0
 }
 
 // left reads what is left of a quota, negative where that is not said. Of

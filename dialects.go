@@ -90,8 +90,8 @@ type QuotaFields struct {
 	Remaining string // what is left of it
 	Used      string // what is spent of it
 	Reset     string // when it is restored, or begins to be
-	// ResetAfter is when it is restored, always as a span in seconds; it is
-	// preferred to Reset.
+	// ResetAfter is when it is restored, always as a span, in seconds where it
+	// has no unit; it is preferred to Reset.
 	ResetAfter string
 	ResetForm  TimeForm // how a plain number in Reset is meant
 	// RetryAfter is when to come back, a sibling of the Retry-After field,
