@@ -194,6 +194,21 @@ func TestFixturesMeanWhatTheySay(t *testing.T) {
 	}
 }
 
+// What is a refusal by its origin alone is none at another one.
+func TestRefusalsOfOneServiceAreAnswersOfAnother(t *testing.T) {
+	theirs := []string{"docusign-refused", "eve-online-errors", "github-graphql-secondary", "toggl"}
+	for _, f := range readFixtures(t) {
+		if !slices.Contains(theirs, f.file) {
+			continue
+		}
+		for origin, refused := range map[string]bool{f.origin: true, "https://api.example.org": false} {
+			if a := announcementOf(origin, f.status, f.header, f.body, f.at, nil); a.Refused != refused {
+				t.Errorf("%s, status %d at %s: refused %v", f.file, f.status, origin, a.Refused)
+			}
+		}
+	}
+}
+
 // dialectsOf reads the fields of a response received at 2026-06-02 10:00:00.
 func dialectsOf(origin string, status int, body string, own []Dialect, fields ...string) Announcement {
 	h := http.Header{}
