@@ -194,6 +194,32 @@ func TestFixturesMeanWhatTheySay(t *testing.T) {
 	}
 }
 
+// Where two lists are looked up in each other, that takes no longer than for as many as are kept.
+func TestLongListsAreNotLookedUpInEachOther(t *testing.T) {
+	for _, tt := range []struct {
+		form  QuotaFields
+		limit string
+		used  string
+	}{
+		{QuotaFields{Form: FormWindows, Limit: "Limits", Used: "Uses"}, strings.Repeat("x,", 200) + "20:1", "3:1"},
+		{QuotaFields{Form: FormWindows, Limit: "Limits", Used: "Uses"}, "20:1", strings.Repeat("x,", 200) + "3:1"},
+		{QuotaFields{Form: FormScopes, Limit: "Limits"}, strings.Repeat("x;", 200) + "hour-lim:20;hour-rem:17", ""},
+		{QuotaFields{Form: FormScopes, Limit: "Limits"}, "hour-lim:20;" + strings.Repeat("x;", 200) + "hour-rem:17", ""},
+	} {
+		own := []Dialect{{Name: "own", Quotas: []QuotaFields{tt.form}}}
+		short := strings.NewReplacer("x,", "", "x;", "")
+		if a := dialectsOf("https://api.example.org", 200, "", own, "Limits", short.Replace(tt.limit), "Uses", short.Replace(tt.used)); len(a.Limits) != 1 || a.Limits[0].Remaining != 17 {
+			t.Fatalf("%+v", a)
+		}
+		a := dialectsOf("https://api.example.org", 200, "", own, "Limits", tt.limit, "Uses", tt.used)
+		for _, l := range a.Limits {
+			if l.Remaining == 17 {
+				t.Errorf("%d bytes and %d: %+v", len(tt.limit), len(tt.used), a)
+			}
+		}
+	}
+}
+
 // What is a refusal by its origin alone is none at another one.
 func TestRefusalsOfOneServiceAreAnswersOfAnother(t *testing.T) {
 	theirs := []string{"docusign-refused", "eve-online-errors", "github-graphql-secondary", "toggl"}
