@@ -328,6 +328,12 @@ func TestDialects(t *testing.T) {
 				"RateLimit-Limit", "300", "RateLimit-Remaining", "0", "RateLimit-Reset", "100", "RateLimit-Policy", "300;w=100",
 			},
 			[]string{"dialect ietf-06", `policy "30;w=10": 30 requests per 10s`, `policy "300;w=100": 300 requests per 1m40s`, `limit "30;w=10": 2 left, reset in 10s to 1s`, `limit "300;w=100": 0 left, reset in 1m40s to 1s`}},
+		{"limiters whose numbers are in quotation marks", anyone, 200, "",
+			[]string{
+				"RateLimit-Limit", `"30"`, "RateLimit-Remaining", `"2"`, "RateLimit-Reset", `"10"`,
+				"RateLimit-Limit", `"300"`, "RateLimit-Remaining", `"0"`, "RateLimit-Reset", `"100"`,
+			},
+			[]string{"dialect ietf-06", `policy "": 30 requests`, `policy "300": 300 requests`, `limit "": 2 left, reset in 10s to 1s`, `limit "300": 0 left, reset in 1m40s to 1s`}},
 		{"one limiter whose quota was sent once", anyone, 200, "",
 			[]string{"X-RateLimit-Limit", "30", "X-RateLimit-Remaining", "2, 0", "X-RateLimit-Reset", "10, 100"},
 			[]string{"dialect x-ratelimit", `policy "": 30 requests`, `limit "": 0 left, reset in 1m40s to 1s`}},
