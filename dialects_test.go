@@ -194,6 +194,28 @@ func TestFixturesMeanWhatTheySay(t *testing.T) {
 	}
 }
 
+func TestRefusalOfAUserMayHaveAStatusOfSuccess(t *testing.T) {
+	own := []Dialect{{Name: "own", Origins: []string{"api.example.org"}, Refusals: []Refusal{{Status: 200, RetryAfter: true}, {Status: 202, Exhausted: true}}}}
+	for _, tt := range []struct {
+		origin  string
+		status  int
+		fields  []string
+		refused bool
+	}{
+		{"https://api.example.org", 200, []string{"Retry-After", "7"}, true},
+		{"https://api.example.org", 200, []string{"Retry-After", "0"}, false},
+		{"https://api.example.org", 200, []string{"X-RateLimit-Remaining", "0"}, false},
+		{"https://api.example.org", 202, []string{"X-RateLimit-Remaining", "0"}, true},
+		{"https://api.example.org", 202, []string{"Retry-After", "7"}, false},
+		{"https://api.example.org", 201, []string{"Retry-After", "7"}, false},
+		{"https://www.example.org", 200, []string{"Retry-After", "7"}, false},
+	} {
+		if a := dialectsOf(tt.origin, tt.status, "", own, tt.fields...); a.Refused != tt.refused {
+			t.Errorf("%s, status %d, %v: refused %v", tt.origin, tt.status, tt.fields, a.Refused)
+		}
+	}
+}
+
 // Where two lists are looked up in each other, that takes no longer than for as many as are kept.
 func TestLongListsAreNotLookedUpInEachOther(t *testing.T) {
 	for _, tt := range []struct {
