@@ -312,10 +312,19 @@ func (d *dateScanner) comment() bool {
 	return false
 }
 
-// goTail passes over what Go's Time.String writes behind an offset: the zone's name, and the reading of its monotonic clock.
+// goTail passes over what Go's Time.String writes behind an offset: the zone's name, which is another offset where it
+// has none ("-03"), and the reading of its monotonic clock.
 func (d *dateScanner) goTail() bool {
-	if !d.spaces() || d.word() == "" {
+	if !d.spaces() {
 		return false
+	}
+	if d.word() == "" {
+		if !d.eat('+') && !d.eat('-') {
+			return false
+		}
+		if _, digits, ok := d.number(4); !ok || digits%2 != 0 {
+			return false
+		}
 	}
 	if d.spaces() && d.eat('m') && d.eat('=') {
 		d.i = len(d.s)

@@ -2,6 +2,7 @@ package heed
 
 import (
 	"encoding/json"
+	"iter"
 	"strings"
 	"time"
 )
@@ -47,6 +48,19 @@ func (r *dialectReader) compound(g *quotaGroup, rl role) []string {
 	return lines
 }
 
+// firstItems yields the items of a compound value, no more than are kept of a response,
+// for those that are looked up in each other.
+func firstItems(s, sep string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		n := 0
+		for item := range strings.SplitSeq(s, sep) {
+			if n++; n > 2*maxItems || !yield(item) {
+				return
+			}
+		}
+	}
+}
+
 // emitRatios reads
 //
 //	ratios = ratio *( ( ";" / "," ) ratio )
@@ -89,7 +103,7 @@ func (r *dialectReader) emitRatios(g *quotaGroup, p Policy, l ServiceLimit) {
 func (r *dialectReader) emitWindows(g *quotaGroup, p Policy, l ServiceLimit) {
 	used := r.value(g, roleUsed)
 	for _, line := range r.compound(g, roleLimit) {
-		for item := range strings.SplitSeq(line, ",") {
+		for item := range firstItems(line, ",") {
 			p, l := p, l
 			var ok bool
 			if p.Quota, p.Window, ok = parseWindow(item); !ok {
@@ -97,7 +111,7 @@ func (r *dialectReader) emitWindows(g *quotaGroup, p Policy, l ServiceLimit) {
 			}
 			p.Name = joinName(p.Name, windowName(p.Window))
 			if len(used) <= maxValue {
-				for item := range strings.SplitSeq(used, ",") {
+				for item := range firstItems(used, ",") {
 					if n, w, ok := parseWindow(item); ok && w == p.Window {
 						l.Used, l.Remaining = n, max(0, p.Quota-n)
 					}
@@ -336,7 +350,7 @@ func (r *dialectReader) emitPercent(g *quotaGroup, p Policy, l ServiceLimit) {
 // as the App Store Connect API writes it. A scope's name tells its window.
 func (r *dialectReader) emitScopes(g *quotaGroup, p Policy, l ServiceLimit) {
 	for _, line := range r.compound(g, roleLimit) {
-		for item := range strings.SplitSeq(line, ";") {
+		for item := range firstItems(line, ";") {
 			name, value, _ := strings.Cut(item, ":")
 			scope, is := strings.CutSuffix(strings.ToLower(trimOWS(name)), "-lim")
 			quota, ok := parseCount(value)
@@ -345,7 +359,7 @@ func (r *dialectReader) emitScopes(g *quotaGroup, p Policy, l ServiceLimit) {
 			}
 			p, l := p, l
 			p.Name, p.Quota, p.Window = scope, quota, wordWindow(scope)
-			for item := range strings.SplitSeq(line, ";") {
+			for item := range firstItems(line, ";") {
 				if name, value, _ := strings.Cut(item, ":"); equalASCII(trimOWS(name), scope+"-rem") {
 					l.Remaining, _ = parseCount(value)
 				}

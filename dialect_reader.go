@@ -345,12 +345,10 @@ func (r *dialectReader) emit(g *quotaGroup) {
 	if s, ok := r.span(g, roleReset, q.ResetForm); ok {
 		l.Reset, l.Resolution, l.Clock = s.d, s.grain, s.clock
 	}
-	if n, rest, ok := scanDecimal(trimOWS(r.value(g, roleResetAfter))); ok && !n.neg && rest == "" {
-		if s, ok := n.span(TimeAuto, r.ref); ok && !s.clock {
-			l.Reset, l.Resolution, l.Clock = s.d, s.grain, false
-			if s.d > 0 && r.a.RetryAfter/1000 == s.d {
-				r.a.RetryAfter = s.d // Discord's older versions state it in milliseconds
-			}
+	if s, ok := r.span(g, roleResetAfter, TimeAuto); ok && !s.clock {
+		l.Reset, l.Resolution, l.Clock = s.d, s.grain, false
+		if s.d > 0 && r.a.RetryAfter/1000 == s.d {
+			r.a.RetryAfter = s.d // Discord's older versions state it in milliseconds
 		}
 	}
 	if q.Form != FormNumber {
@@ -365,7 +363,7 @@ func (r *dialectReader) emit(g *quotaGroup) {
 func (r *dialectReader) emitNumber(g *quotaGroup, p Policy, l ServiceLimit) {
 	q := g.quota
 	limit := r.value(g, roleLimit)
-	alone := g.name[roleReset] != "" && strings.IndexByte(r.value(g, roleReset), ',') < 0
+	alone := g.name[roleReset] != "" && strings.IndexByte(r.value(g, roleReset), ',') < 0 && inThousands(r.value(g, roleRemaining))
 	grouped := groupsThousands(limit, alone)
 	if grouped {
 		limit = strings.ReplaceAll(limit, ",", "")

@@ -14,7 +14,8 @@ func (r *dialectReader) conclude(body []byte) {
 	}
 	exhausted, timed := false, false
 	for i := range r.a.Limits {
-		if l := &r.a.Limits[i]; l.Remaining == 0 {
+		// The last of those allowed at once has been let in.
+		if l := &r.a.Limits[i]; l.Remaining == 0 && l.Unit != UnitConcurrentRequests {
 			exhausted, timed = true, timed || l.Reset > 0
 		}
 	}

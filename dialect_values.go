@@ -93,11 +93,19 @@ func bare(s string) string {
 
 // groupsThousands reports whether the commas in s group the digits of one
 // number, "10,000", and do not part several, as proxies join them: of those none
-// begins with 0, and they join those of all fields. alone: another field has but one.
+// begins with 0, and they join those of all fields. alone: the other fields have but one.
 func groupsThousands(s string, alone bool) bool {
+	s = bare(s)
+	if strings.IndexByte(s, ',') < 0 || !inThousands(s) {
+		return false
+	}
+	return strings.Contains(s, ",0") || alone && s[0] != '0'
+}
+
+// inThousands reports whether s could be one number, whose digits commas group if it has any.
+func inThousands(s string) bool {
 	first, rest, more := strings.Cut(bare(s), ",")
-	zero := alone && !strings.HasPrefix(first, "0")
-	if !more || len(first) > 3 || !allDigits(first) {
+	if more && (len(first) == 0 || len(first) > 3 || !allDigits(first)) {
 		return false
 	}
 	for more {
@@ -105,9 +113,8 @@ func groupsThousands(s string, alone bool) bool {
 		if group, rest, more = strings.Cut(rest, ","); len(group) != 3 || !allDigits(group) {
 			return false
 		}
-		zero = zero || group[0] == '0'
 	}
-	return zero
+	return true
 }
 
 // parseCount reads a number of units: of several, separated by commas, the
@@ -126,19 +133,22 @@ func parseCount(s string) (int64, bool) {
 
 // parseCountPer reads
 //
-//	count-per = count "/" ( period / word )
+//	count-per = count "/" ( period / unit / word )
 //
-// a quota and its window in one: "150/15m", "100/hour".
+// a quota and its window in one: "150/15m", "100/hour", "100/h".
 func parseCountPer(s string) (n int64, window time.Duration, ok bool) {
 	count, per, more := strings.Cut(bare(s), "/")
 	if n, ok = parseCount(count); !ok || !more {
 		return -1, 0, false
 	}
 	per = strings.ToLower(trimOWS(per))
-	if window = wordWindow(per); window == 0 {
-		window, _ = parsePeriod(per)
+	if window = wordWindow(per); window > 0 {
+		return n, window, true
 	}
-	return n, window, window > 0
+	if window, ok = parsePeriod(per); !ok {
+		window, ok = parsePeriod("1" + per) // "100/h"
+	}
+	return n, window, ok && window > 0
 }
 
 // left reads what is left of a quota, negative where that is not said. Of
@@ -330,24 +340,28 @@ func windowName(w time.Duration) string {
 }
 
 // wordWindow returns the window that the name of a dimension tells by one of
-// its words ("minute", "perday", "24-hour", "req-minute", "used-weight-1m"), 0 for
-// none. A month is 30 days, a year 365.
+// its words ("minute", "perday", "15min", "req-minute", "used-weight-1m"), 0 for
+// none. A number that is a word of its own says how many only where the name begins
+// with it ("24-hour"): further on it is part of an address, a version, somebody's
+// number. A month is 30 days, a year 365.
 func wordWindow(dim string) time.Duration {
-	count := int64(1)
+	next, begun := int64(1), false
 	for word := range strings.FieldsFuncSeq(dim, isDash) {
-		n, rest, ok := scanDecimal(word)
-		if ok && n.whole > 0 && n.frac == 0 {
+		count := next
+		next = 1
+		if n, rest, ok := scanDecimal(word); ok && n.whole > 0 && n.frac == 0 {
 			if d, ok := parsePeriod(word); ok {
 				return d
+			}
+			if rest == "" && !begun {
+				next = n.whole
 			}
 			count, word = n.whole, rest
 		}
 		if unit := wordTime(strings.TrimPrefix(word, "per")); unit > 0 {
 			return min(times(count, unit), maxSpan)
 		}
-		if word != "" {
-			count = 1 // it counts something else
-		}
+		begun = true
 	}
 	return 0
 }

@@ -86,19 +86,19 @@ type QuotaFields struct {
 	Unit   Unit // "": as the name of the policy tells (…-tokens), or else UnitRequests
 	Form   Form // how Limit, Remaining and Used are written
 
-	Limit     string // the quota; "10, 10;w=1, 100;w=60" states several
+	Limit     string // the quota; "150/15m" states its window, too, and "10, 10;w=1, 100;w=60" several
 	Remaining string // what is left of it
 	Used      string // what is spent of it
 	Reset     string // when it is restored, or begins to be
-	// ResetAfter is when it is restored, always as a span in seconds; it is
-	// preferred to Reset.
+	// ResetAfter is when it is restored, always as a span, in seconds where it
+	// has no unit; it is preferred to Reset.
 	ResetAfter string
 	ResetForm  TimeForm // how a plain number in Reset is meant
 	// RetryAfter is when to come back, a sibling of the Retry-After field,
 	// which is preferred to it.
 	RetryAfter     string
 	RetryAfterForm TimeForm // how a plain number in RetryAfter is meant
-	Interval       string   // the quota's window
+	Interval       string   // the quota's window; also in a word, "minute"
 	IntervalForm   TimeForm // how a plain number in Interval is meant
 	Rate           string   // units given back per Interval or, where that is not sent, per second. Without Limit, the quota is so many
 
@@ -113,7 +113,8 @@ type QuotaFields struct {
 	PerRoute bool
 
 	// ResetIfExceeded reports that Reset is when the quota is restored only once it was
-	// exceeded, and the present otherwise.
+	// exceeded, and the present otherwise: it is read of refusals, and where nothing is
+	// left and it is a second ahead at least.
 	ResetIfExceeded bool
 
 	// ZeroUnknown reports that a quota of 0 says nothing. Otherwise a quota
@@ -139,7 +140,9 @@ const (
 // A TimeForm is how a plain number is meant that stands for a time. Values that
 // are not plain numbers are understood by their looks, whatever the TimeForm:
 // durations with units ("1m30s", "250ms"), HTTP-dates and their relatives
-// with other zones than GMT, RFC 3339, JavaScript's Date.toString.
+// with other zones than GMT, RFC 3339, JavaScript's Date.toString, Java's
+// Date.toString, Go's Time.String. Of several numbers, as a proxy joins them
+// with commas, the longest time counts.
 type TimeForm uint8
 
 const (
@@ -155,12 +158,12 @@ const (
 // A Refusal says which responses with a status turn the request away for a
 // limit: those that meet one of its conditions, or all if it has none.
 type Refusal struct {
-	Status int
+	Status int // also one of success, where a condition says which answers are meant
 
 	// The conditions.
 	RetryAfter bool   // the response says when to come back
 	Exhausted  bool   // it says that nothing is left of a quota
-	Body       string // its body contains this text
+	Body       string // its body contains this text. Of a status below 400 that is not looked at: see Dialect.Body
 
 	// NoRetry, Global: as in [Announcement].
 	NoRetry, Global bool

@@ -34,6 +34,8 @@ func FuzzDialects(f *testing.F) {
 			{Form: FormKeys, Limit: "quota"},
 			{Form: FormNamed, Remaining: "left"},
 			{Form: FormPercent, Used: "used"},
+			{Form: FormScopes, Limit: "scopes"},
+			{Policy: "route", Limit: "route-max", Remaining: "route-left", Reset: "route-again", ResetIfExceeded: true, PerRoute: true},
 			{Form: FormPositions, Limit: "limit", Used: "usage", Windows: []time.Duration{time.Second, time.Minute}, Aligned: true},
 		},
 	}}

@@ -157,6 +157,7 @@ func writeSpoken(b *bytes.Buffer, d *Dialect) {
 var forms = map[Form]string{
 	FormRatio: "used/quota", FormWindows: "quota:seconds", FormPositions: "one for each window", FormKeys: "key=value",
 	FormNamed: "name;remaining", FormCategories: "seconds:categories", FormPercent: "percent, as JSON",
+	FormScopes: "scope:number",
 }
 
 func writeQuotas(b *bytes.Buffer, d *Dialect) {
@@ -210,6 +211,9 @@ func writeQuotas(b *bytes.Buffer, d *Dialect) {
 				text := r.text
 				if r.form == TimeMilliseconds {
 					text += ", in milliseconds"
+				}
+				if r.role == roleReset && q.ResetIfExceeded {
+					text += " once it was exceeded, else the present"
 				}
 				fmt.Fprintf(b, "| %s | %s | %s |\n", title, text, alternatives(names))
 				title = ""

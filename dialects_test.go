@@ -194,6 +194,69 @@ func TestFixturesMeanWhatTheySay(t *testing.T) {
 	}
 }
 
+func TestRefusalOfAUserMayHaveAStatusOfSuccess(t *testing.T) {
+	own := []Dialect{{Name: "own", Origins: []string{"api.example.org"}, Refusals: []Refusal{{Status: 200, RetryAfter: true}, {Status: 202, Exhausted: true}}}}
+	for _, tt := range []struct {
+		origin  string
+		status  int
+		fields  []string
+		refused bool
+	}{
+		{"https://api.example.org", 200, []string{"Retry-After", "7"}, true},
+		{"https://api.example.org", 200, []string{"Retry-After", "0"}, false},
+		{"https://api.example.org", 200, []string{"X-RateLimit-Remaining", "0"}, false},
+		{"https://api.example.org", 202, []string{"X-RateLimit-Remaining", "0"}, true},
+		{"https://api.example.org", 202, []string{"Retry-After", "7"}, false},
+		{"https://api.example.org", 201, []string{"Retry-After", "7"}, false},
+		{"https://www.example.org", 200, []string{"Retry-After", "7"}, false},
+	} {
+		if a := dialectsOf(tt.origin, tt.status, "", own, tt.fields...); a.Refused != tt.refused {
+			t.Errorf("%s, status %d, %v: refused %v", tt.origin, tt.status, tt.fields, a.Refused)
+		}
+	}
+}
+
+// Where two lists are looked up in each other, that takes no longer than for as many as are kept.
+func TestLongListsAreNotLookedUpInEachOther(t *testing.T) {
+	for _, tt := range []struct {
+		form  QuotaFields
+		limit string
+		used  string
+	}{
+		{QuotaFields{Form: FormWindows, Limit: "Limits", Used: "Uses"}, strings.Repeat("x,", 200) + "20:1", "3:1"},
+		{QuotaFields{Form: FormWindows, Limit: "Limits", Used: "Uses"}, "20:1", strings.Repeat("x,", 200) + "3:1"},
+		{QuotaFields{Form: FormScopes, Limit: "Limits"}, strings.Repeat("x;", 200) + "hour-lim:20;hour-rem:17", ""},
+		{QuotaFields{Form: FormScopes, Limit: "Limits"}, "hour-lim:20;" + strings.Repeat("x;", 200) + "hour-rem:17", ""},
+	} {
+		own := []Dialect{{Name: "own", Quotas: []QuotaFields{tt.form}}}
+		short := strings.NewReplacer("x,", "", "x;", "")
+		if a := dialectsOf("https://api.example.org", 200, "", own, "Limits", short.Replace(tt.limit), "Uses", short.Replace(tt.used)); len(a.Limits) != 1 || a.Limits[0].Remaining != 17 {
+			t.Fatalf("%+v", a)
+		}
+		a := dialectsOf("https://api.example.org", 200, "", own, "Limits", tt.limit, "Uses", tt.used)
+		for _, l := range a.Limits {
+			if l.Remaining == 17 {
+				t.Errorf("%d bytes and %d: %+v", len(tt.limit), len(tt.used), a)
+			}
+		}
+	}
+}
+
+// What is a refusal by its origin alone is none at another one.
+func TestRefusalsOfOneServiceAreAnswersOfAnother(t *testing.T) {
+	theirs := []string{"docusign-refused", "eve-online-errors", "github-graphql-secondary", "toggl"}
+	for _, f := range readFixtures(t) {
+		if !slices.Contains(theirs, f.file) {
+			continue
+		}
+		for origin, refused := range map[string]bool{f.origin: true, "https://api.example.org": false} {
+			if a := announcementOf(origin, f.status, f.header, f.body, f.at, nil); a.Refused != refused {
+				t.Errorf("%s, status %d at %s: refused %v", f.file, f.status, origin, a.Refused)
+			}
+		}
+	}
+}
+
 // dialectsOf reads the fields of a response received at 2026-06-02 10:00:00.
 func dialectsOf(origin string, status int, body string, own []Dialect, fields ...string) Announcement {
 	h := http.Header{}
@@ -260,6 +323,18 @@ func TestDialects(t *testing.T) {
 		{"a reset in seconds has many names", anyone, 200, "",
 			[]string{"X-RateLimit-Limit", "30", "X-RateLimit-Remaining", "29", "X-RateLimit-Reset-In", "10", "X-RateLimit-Window-Seconds", "60"},
 			[]string{"dialect x-ratelimit", `policy "": 30 requests per 1m0s`, `limit "": 29 left, reset in 10s to 1s`}},
+		{"a span to the reset may have a unit", anyone, 200, "",
+			[]string{"X-RateLimit-Limit", "30", "X-RateLimit-Remaining", "29", "X-RateLimit-Reset", "1780398000", "X-RateLimit-Reset-In", "1m5s"},
+			[]string{"dialect x-ratelimit", `policy "": 30 requests`, `limit "": 29 left, reset in 1m5s`}},
+		{"a span to the reset is no instant", anyone, 200, "",
+			[]string{"X-RateLimit-Limit", "30", "X-RateLimit-Remaining", "29", "X-RateLimit-Reset", "10", "X-RateLimit-Reset-In", "2026-06-02T10:00:40Z"},
+			[]string{"dialect x-ratelimit", `policy "": 30 requests`, `limit "": 29 left, reset in 10s to 1s`}},
+		{"a quota and its window in one", anyone, 200, "",
+			[]string{"X-RateLimit-Limit", "100/h", "X-RateLimit-Remaining", "99"},
+			[]string{"dialect x-ratelimit", `policy "": 100 requests per 1h0m0s`, `limit "": 99 left`}},
+		{"a ratio is no quota and its window", anyone, 200, "",
+			[]string{"X-RateLimit-Limit", "100/60", "X-RateLimit-Remaining", "99"},
+			[]string{"dialect x-ratelimit", `limit "": 99 left`}},
 		{"an instant has many names", anyone, 200, "",
 			[]string{"X-Rate-Limit-Limit", "30", "X-Rate-Limit-Remaining", "29", "X-Rate-Limit-Reset-At", "2026-06-02T10:00:10Z"},
 			[]string{"dialect x-rate-limit", `policy "": 30 requests`, `limit "": 29 left, reset in 10s to 1s by the clock`}},
@@ -275,6 +350,12 @@ func TestDialects(t *testing.T) {
 				"RateLimit-Limit", "300", "RateLimit-Remaining", "0", "RateLimit-Reset", "100", "RateLimit-Policy", "300;w=100",
 			},
 			[]string{"dialect ietf-06", `policy "30;w=10": 30 requests per 10s`, `policy "300;w=100": 300 requests per 1m40s`, `limit "30;w=10": 2 left, reset in 10s to 1s`, `limit "300;w=100": 0 left, reset in 1m40s to 1s`}},
+		{"limiters whose numbers are in quotation marks", anyone, 200, "",
+			[]string{
+				"RateLimit-Limit", `"30"`, "RateLimit-Remaining", `"2"`, "RateLimit-Reset", `"10"`,
+				"RateLimit-Limit", `"300"`, "RateLimit-Remaining", `"0"`, "RateLimit-Reset", `"100"`,
+			},
+			[]string{"dialect ietf-06", `policy "": 30 requests`, `policy "300": 300 requests`, `limit "": 2 left, reset in 10s to 1s`, `limit "300": 0 left, reset in 1m40s to 1s`}},
 		{"one limiter whose quota was sent once", anyone, 200, "",
 			[]string{"X-RateLimit-Limit", "30", "X-RateLimit-Remaining", "2, 0", "X-RateLimit-Reset", "10, 100"},
 			[]string{"dialect x-ratelimit", `policy "": 30 requests`, `limit "": 0 left, reset in 1m40s to 1s`}},
@@ -365,10 +446,21 @@ func TestDialects(t *testing.T) {
 		{"rates that are none", anyone, 200, "", []string{"X-Amzn-RateLimit-Limit", "0"}, nil},
 		{"Discord's global limit, behind a proxy", anyone, 429, "", []string{"Retry-After", "5", "X-RateLimit-Global", "true"},
 			[]string{"dialect x-ratelimit", "refused", "for all", "retry after 5s"}},
+		{"a number before a window in words", anyone, 200, "",
+			[]string{"X-RateLimit-Limit-24-Hour", "600", "X-RateLimit-Limit-Search-15min", "50", "X-RateLimit-Limit-PerDay", "700"},
+			[]string{"dialect x-ratelimit", `policy "24-hour": 600 requests per 24h0m0s`, `policy "perday": 700 requests per 24h0m0s`, `policy "search-15min": 50 requests per 15m0s`}},
+		{"a number that does not belong to the window", anyone, 200, "",
+			[]string{"X-RateLimit-Limit-Items_203.0.113.7-Minute", "50", "X-RateLimit-Limit-Gpt-4-Day", "600"},
+			[]string{"dialect x-ratelimit", `policy "gpt-4-day": 600 requests per 24h0m0s`, `policy "items_203.0.113.7-minute": 50 requests per 1m0s`}},
+		{"as many at once as are allowed, and no permission", anyone, 403, "",
+			[]string{"Maximum-Concurrent-Requests", "5", "Current-Concurrent-Requests", "5"},
+			[]string{"dialect elevenlabs", `policy "concurrent": 5 concurrent-requests`, `limit "concurrent": 0 left, 5 used`}},
 		{"thousands beside a reset", anyone, 200, "", []string{"X-RateLimit-Limit", "1,250", "X-RateLimit-Remaining", "1,249", "X-RateLimit-Reset", "60"},
 			[]string{"dialect x-ratelimit", `policy "": 1250 requests`, `limit "": 1249 left, reset in 1m0s to 1s`}},
 		{"limits of three digits, joined", anyone, 200, "", []string{"X-RateLimit-Limit", "100,250", "X-RateLimit-Remaining", "99,249", "X-RateLimit-Reset", "1,60"},
 			[]string{"dialect x-ratelimit", `policy "": 100 requests`, `policy "250": 250 requests`, `limit "": 99 left, reset in 1s to 1s`, `limit "250": 249 left, reset in 1m0s to 1s`}},
+		{"numbers that are no thousands, joined beside a reset", anyone, 200, "", []string{"X-RateLimit-Limit", "100,250", "X-RateLimit-Remaining", "9,24", "X-RateLimit-Reset", "60"},
+			[]string{"dialect x-ratelimit", `policy "": 100 requests`, `limit "": 9 left, reset in 1m0s to 1s`}},
 		{"thousands, and no reset", anyone, 200, "", []string{"X-RateLimit-Limit", "10,100", "X-RateLimit-Remaining", "9,999"},
 			[]string{"dialect x-ratelimit", `policy "": 10 requests`, `limit "": 9 left`}},
 		{"thousands", anyone, 200, "", []string{"X-RateLimit-Limit", "10,000", "X-RateLimit-Remaining", "9,999", "X-RateLimit-Used", "1"},

@@ -154,7 +154,7 @@ func readAnnouncement(origin string, status int, h http.Header, fields []string,
 	if fromCache(h) {
 		// It cost nothing, and is about the past (draft-11, section 7.3).
 		a.Policies, a.Limits, a.PerRoute, a.Dialect, a.Bucket = nil, nil, nil, "", ""
-		a.Cached = true
+		a.Cached, a.Refused = true, a.Refused && status >= 400
 	}
 	if len(body) > 0 && isProblem(h) {
 		a.readProblem(body)

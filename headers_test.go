@@ -295,6 +295,10 @@ func TestAnswersFromACacheAnnounceNothing(t *testing.T) {
 		if a := announcedBy(200, lines[0]); a.Cached != tt.cached {
 			t.Errorf("Age %q without limits: %+v", tt.age, a)
 		}
+		// GitHub refuses with this status, too; what a cache keeps of it was an answer.
+		if a := announcedBy(200, lines[0], "Retry-After: 7", "X-GitHub-Media-Type: github.v3"); a.Refused == tt.cached {
+			t.Errorf("Age %q, a status 200 of GitHub's: %+v", tt.age, a)
+		}
 	}
 }
 

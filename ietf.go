@@ -310,7 +310,8 @@ func (a *Announcement) readTrio(limitLines, remainingLines, resetLines []string,
 	}
 	l := ServiceLimit{Remaining: -1, Reset: -1}
 	if another {
-		l.Policy = strconv.FormatInt(quota, 10)
+		size, _ := parseCount(limitLines[0]) // also where it is in quotation marks
+		l.Policy = strconv.FormatInt(size, 10)
 	}
 	for _, line := range bounded(remainingLines) {
 		if n, ok := parseLeft(line); ok && (l.Remaining < 0 || n < l.Remaining) {
