@@ -101,6 +101,28 @@ func TestWhatAnAnswerGrantedThatNeverArrivedComesBack(t *testing.T) {
 	}
 }
 
+// A process that has forgotten a partition does not take what it was granted there for unheard.
+func TestWhatAForgottenPartitionUsedDoesNotComeBack(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, m *miniredis.Miniredis) {
+		limits := heed.Limits{Policies: []heed.Policy{{Name: "p", Quota: 1, Burst: 10, Window: 24 * time.Hour}}}
+		r, end := (&farRedis{}).registry(t, m, Options{}, limits)
+		defer end()
+		const used = 5
+		for i := range used {
+			acquire(t, r).Release()
+			time.Sleep(11 * time.Minute)
+			req := request() // another partition: those that are idle are forgotten
+			req.Header.Set("Authorization", fmt.Sprint("Bearer ", i))
+			r.Check(req)
+		}
+		other, end := (&farRedis{}).registry(t, m, Options{}, limits)
+		defer end()
+		if d := other.Check(request()); d.Remaining != 10-used || d.Err != nil {
+			t.Errorf("%d of 10 left after %d in an hour (%v)", d.Remaining, used, d.Err)
+		}
+	})
+}
+
 func TestAPauseToldLateIsNotLonger(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, m *miniredis.Miniredis) {
 		var lost atomic.Bool
