@@ -123,6 +123,20 @@ func TestWhatAForgottenPartitionUsedDoesNotComeBack(t *testing.T) {
 	})
 }
 
+func TestAnAnswerThatIsGivenTwiceSaysWhatIsLeft(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, m *miniredis.Miniredis) {
+		rc := (&farRedis{fate: func() fate { return repeated }}).in(m)
+		l := New(rc, quiet(Options{}))
+		defer func() { l.Close(); rc.Close() }()
+		for want := int64(9); want > 5; want-- {
+			left, err := l.Limit("key", heed.Policy{Quota: 10, Window: time.Minute}).Acquire(t.Context())
+			if err != nil || left != want {
+				t.Errorf("%d left (%v), want %d", left, err, want)
+			}
+		}
+	})
+}
+
 func TestAPauseToldLateIsNotLonger(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, m *miniredis.Miniredis) {
 		var lost atomic.Bool
