@@ -365,6 +365,50 @@ func TestSlotsHoldOverAnOutage(t *testing.T) {
 	}
 }
 
+// What is known of a partition's requests in flight outlasts an outage, although all of its
+// other units are back and another partition keeps the origin's key.
+func TestSlotsOfAPartitionHoldOverAnOutage(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, m *miniredis.Miniredis) {
+		var lost atomic.Bool
+		far := &farRedis{fate: func() fate {
+			if lost.Load() {
+				return unsent
+			}
+			return answered
+		}}
+		one := heed.Limits{Policies: []heed.Policy{{Name: "c", Quota: 1, Unit: heed.UnitConcurrentRequests}}}
+		a, end := far.registry(t, m, Options{}, one)
+		defer end()
+		b, end := far.registry(t, m, Options{}, one)
+		defer end()
+		other, end := far.registry(t, m, Options{}, heed.Limits{Policies: []heed.Policy{{Name: "p", Quota: 5, Window: time.Hour}}})
+		defer end()
+		req := request()
+		req.Header.Set("Authorization", "Bearer other")
+		pm, err := other.Acquire(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pm.Release()
+		held := acquire(t, b)
+		time.Sleep(time.Second)
+		lost.Store(true)
+		time.Sleep(20 * time.Second)
+		if _, err := a.Acquire(t.Context(), request()); err == nil {
+			t.Fatal("Redis is not away")
+		}
+		lost.Store(false)
+		for range 50 {
+			if pm, err := a.Acquire(heed.NoWait(t.Context()), request()); err == nil {
+				pm.Cancel()
+				t.Fatal("a second request went where one may be in flight")
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		held.Release()
+	})
+}
+
 func TestAQuotaRaisedInOneProcessIsUsedByThoseWhoWaitInOthers(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, m *miniredis.Miniredis) {
 		a, end := (&farRedis{}).registry(t, m, Options{}, heed.Limits{})
