@@ -106,7 +106,9 @@ func (g *got) answer() heed.Answer {
 }
 
 func newBook(l *Ledger, name bookName, s *slots) *book {
-	return &book{l: l, name: name, slots: s, left: -1, known: make(map[string]*announced), clock: clock{wall: l.wallClock}}
+	b := &book{l: l, name: name, slots: s, left: -1, known: make(map[string]*announced), clock: clock{wall: l.wallClock}}
+	b.heard = l.numbers.Load() // what the book before it was granted is used, or left alone
+	return b
 }
 
 // take grants a, or says why not.

@@ -101,6 +101,42 @@ func TestWhatAnAnswerGrantedThatNeverArrivedComesBack(t *testing.T) {
 	}
 }
 
+// A process that has forgotten a partition does not take what it was granted there for unheard.
+func TestWhatAForgottenPartitionUsedDoesNotComeBack(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, m *miniredis.Miniredis) {
+		limits := heed.Limits{Policies: []heed.Policy{{Name: "p", Quota: 1, Burst: 10, Window: 24 * time.Hour}}}
+		r, end := (&farRedis{}).registry(t, m, Options{}, limits)
+		defer end()
+		const used = 5
+		for i := range used {
+			acquire(t, r).Release()
+			time.Sleep(11 * time.Minute)
+			req := request() // another partition: those that are idle are forgotten
+			req.Header.Set("Authorization", fmt.Sprint("Bearer ", i))
+			r.Check(req)
+		}
+		other, end := (&farRedis{}).registry(t, m, Options{}, limits)
+		defer end()
+		if d := other.Check(request()); d.Remaining != 10-used || d.Err != nil {
+			t.Errorf("%d of 10 left after %d in an hour (%v)", d.Remaining, used, d.Err)
+		}
+	})
+}
+
+func TestAnAnswerThatIsGivenTwiceSaysWhatIsLeft(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, m *miniredis.Miniredis) {
+		rc := (&farRedis{fate: func() fate { return repeated }}).in(m)
+		l := New(rc, quiet(Options{}))
+		defer func() { l.Close(); rc.Close() }()
+		for want := int64(9); want > 5; want-- {
+			left, err := l.Limit("key", heed.Policy{Quota: 10, Window: time.Minute}).Acquire(t.Context())
+			if err != nil || left != want {
+				t.Errorf("%d left (%v), want %d", left, err, want)
+			}
+		}
+	})
+}
+
 func TestAPauseToldLateIsNotLonger(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, m *miniredis.Miniredis) {
 		var lost atomic.Bool
@@ -327,6 +363,50 @@ func TestSlotsHoldOverAnOutage(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What is known of a partition's requests in flight outlasts an outage, although all of its
+// other units are back and another partition keeps the origin's key.
+func TestSlotsOfAPartitionHoldOverAnOutage(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, m *miniredis.Miniredis) {
+		var lost atomic.Bool
+		far := &farRedis{fate: func() fate {
+			if lost.Load() {
+				return unsent
+			}
+			return answered
+		}}
+		one := heed.Limits{Policies: []heed.Policy{{Name: "c", Quota: 1, Unit: heed.UnitConcurrentRequests}}}
+		a, end := far.registry(t, m, Options{}, one)
+		defer end()
+		b, end := far.registry(t, m, Options{}, one)
+		defer end()
+		other, end := far.registry(t, m, Options{}, heed.Limits{Policies: []heed.Policy{{Name: "p", Quota: 5, Window: time.Hour}}})
+		defer end()
+		req := request()
+		req.Header.Set("Authorization", "Bearer other")
+		pm, err := other.Acquire(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pm.Release()
+		held := acquire(t, b)
+		time.Sleep(time.Second)
+		lost.Store(true)
+		time.Sleep(20 * time.Second)
+		if _, err := a.Acquire(t.Context(), request()); err == nil {
+			t.Fatal("Redis is not away")
+		}
+		lost.Store(false)
+		for range 50 {
+			if pm, err := a.Acquire(heed.NoWait(t.Context()), request()); err == nil {
+				pm.Cancel()
+				t.Fatal("a second request went where one may be in flight")
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		held.Release()
+	})
 }
 
 func TestAQuotaRaisedInOneProcessIsUsedByThoseWhoWaitInOthers(t *testing.T) {

@@ -75,6 +75,10 @@
 //   - A process that stands still for half a window or more between a grant and
 //     its request's arrival: that request may be counted twice.
 //
+//   - Redis that cannot be told of anything for most of a window, as it can be
+//     where that is a second: what was sent or answered later than recent
+//     answers took may be counted twice.
+//
 // A process's own clock does not matter, only how fast it goes. Redis's does:
 // where it is put forward, or a replica that takes over is ahead, units come
 // back sooner by as much; where it is put back, units, pauses and turns last

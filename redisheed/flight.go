@@ -26,7 +26,7 @@ func (b *book) fly(now time.Time, do string) {
 		q.History = 1
 	}
 	if b.down != nil {
-		q.Away = micros(now.Sub(b.heardAt))
+		q.Away = micros(min(now.Sub(b.heardAt), time.Minute)) // who has never heard of it cannot tell; Redis knows of no more
 	}
 	b.slots.count(now, b, q, first)
 	if !b.clock.at.IsZero() { // else it is not known what to tell

@@ -1,12 +1,13 @@
 -- Requests in flight, by client: its latest message's number, how many it
 -- has, until when they count although nothing is heard of it. Who found Redis away
 -- takes it that others did too, and could not be heard of: they are given time to be.
+local lapse = 60000000 -- for how long those that ceased to count are known
 local function slots(s, held, seq, asked)
   local list = {mine = nil, others = 0, waitable = now + 1000000, lapsed = {}}
   for id, n, h, till in string.gmatch(s or '', '(%S+) (%d+) (%d+) (%d+);') do
     local r = {id = id, seq = tonumber(n), held = tonumber(h), till = tonumber(till)}
     if r.till <= now and r.till + (q.away or 0) > now and id ~= q.c then r.till, list.dirty = now + q.grace, true end
-    if r.till <= now and r.till + 60000000 > now and r.held > 0 and id ~= q.c then list.lapsed[#list.lapsed + 1] = r end
+    if r.till <= now and r.till + lapse > now and r.held > 0 and id ~= q.c then list.lapsed[#list.lapsed + 1] = r end
     if r.till > now then
       list[#list + 1] = r
       if id == q.c then list.mine = r else

@@ -15,8 +15,7 @@ end
 
 local status, n0, n1, m0, m1, x0, x1 = 0, 0, 0, 0, 0, 0, 0
 local wait, cause, policy, least = 0, '', '', -1
-local judged = (q['do'] == 'ask' or q['do'] == 'check') and not overtaken and not again
-if again then status, m0, x0, m1, x1 = 1, again.m0, again.x0, again.m1, again.x1 end
+local judged = (q['do'] == 'ask' or q['do'] == 'check') and not overtaken
 local waiting = 0
 
 if judged then
@@ -216,7 +215,9 @@ if judged then
     me.want, me.first, me.till, remember = want, want > 0 and unit or 0, till, true
   end
 
-  if asking then
+  if again then -- the same answer once more, with what is left now
+    status, m0, x0, m1, x1, wait, cause, policy = 1, again.m0, again.x0, again.m1, again.x1, 0, '', ''
+  elseif asking then
     if status == 1 then
       x0 = now + q.rtt + q.lat -- when those that go at once are answered, as far as one can tell
       x1 = x0 + q.hold         -- … and those that are kept in hand

@@ -46,7 +46,7 @@ if q['do'] ~= 'check' then
   end
   for _, list in ipairs({here, there}) do
     for _, r in ipairs(list) do
-      if r.held > 0 then expires = max(expires, r.till) end
+      if r.held > 0 then expires = max(expires, r.till + lapse) end
     end
   end
   expires = max(expires, pause)
