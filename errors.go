@@ -99,20 +99,18 @@ func (c Cause) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 type LimitError struct {
 	Origin string        // the origin whose limit it is; the key of a named limit
 	Policy string        // the policy, where Cause is CausePolicy or CauseSmoother
-	Wait   time.Duration // how long the request would have had to wait, at least
+	Wait   time.Duration // how long the request would have had to wait, at least; Error rounds it up
 	Reason Reason        // why it was not kept waiting
 	Cause  Cause         // what held it
 
-	waited bool // for Wait, and nobody knows how much longer it would have been
+	source Source // of the policy, where its name does not tell the user which it is; else 0
+	waited bool   // for Wait, and nobody knows how much longer it would have been
 }
 
 // Error says that the request was not sent, by whose limit, and when it could be.
 func (e *LimitError) Error() string {
 	text := "heed: request to " + e.Origin + " not sent: "
-	policy := "a policy of the origin"
-	if e.Policy != "" {
-		policy = fmt.Sprintf("policy %q", e.Policy)
-	}
+	policy := e.whose()
 	if e.Reason == ReasonCost {
 		return text + "it costs more than " + policy + " can ever give"
 	}
@@ -137,14 +135,14 @@ func (e *LimitError) Error() string {
 		text += "others came first"
 	}
 	if e.waited {
-		text += fmt.Sprintf("; it had waited %v when ", e.Wait)
+		text += fmt.Sprintf("; it had waited %v when ", readable(e.Wait))
 		if e.Reason == ReasonMaxWait {
 			return text + "MaxWait was over"
 		}
 		return text + "its deadline came"
 	}
 	if e.Wait > 0 {
-		text += fmt.Sprintf("; it could start in %v at the earliest", e.Wait)
+		text += fmt.Sprintf("; it could start in %v at the earliest", readable(e.Wait))
 	} else {
 		text += "; nobody can say when it could start"
 	}
@@ -165,6 +163,31 @@ func (e *LimitError) Error() string {
 		text += ", and it was asked not to wait"
 	}
 	return text
+}
+
+// whose says which policy it is, and whose.
+func (e *LimitError) whose() string {
+	switch {
+	case e.source == SourceConfigured && e.Policy == "": // few who set one name it
+		return "a configured policy"
+	case e.Policy == "":
+		return "a policy of the origin"
+	case e.source == SourceLearned: // no origin knows of it
+		return fmt.Sprintf("policy %q, which heed inferred from refusals,", e.Policy)
+	}
+	return fmt.Sprintf("policy %q", e.Policy)
+}
+
+// readable is d as a sentence has it: rounded up, for that is when a request may go.
+func readable(d time.Duration) time.Duration {
+	grain := time.Microsecond
+	if d >= time.Second {
+		grain = time.Millisecond
+	}
+	if rest := d % grain; rest > 0 && d < ages {
+		d += grain - rest
+	}
+	return d
 }
 
 // Timeout reports whether the request ran out of time: its Reason is

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/heedhttp/heed"
+	"github.com/heedhttp/heed/heedtest"
 )
 
 func TestLimitErrorIsASentence(t *testing.T) {
@@ -41,6 +44,56 @@ func TestLimitErrorIsASentence(t *testing.T) {
 		tc.err.Origin = example
 		if got := tc.err.Error(); got != tc.want {
 			t.Errorf("Error() is\n%s, want\n%s", got, tc.want)
+		}
+	}
+}
+
+// No origin knows of a limit that was inferred, and no user of a name that they did not give.
+func TestLimitErrorSaysWhoseLimitItIs(t *testing.T) {
+	refused := func(t *testing.T, r *heed.Registry, url, want string) {
+		t.Helper()
+		req := request(url)
+		for {
+			pm, err := r.Acquire(heed.NoWait(t.Context()), req)
+			if err == nil {
+				pm.Release()
+				continue
+			}
+			if got := err.Error(); !strings.HasPrefix(got, "heed: request to "+url+" not sent: "+want+"; ") {
+				t.Errorf("Error() is\n%s, want what holds it to be\n%s", got, want)
+			}
+			return
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{Default: heed.Limits{Policies: []heed.Policy{{Quota: 1, Window: time.Minute}}}})
+		refused(t, r, example, "a configured policy has too little left")
+	})
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{Default: heed.Limits{Policies: []heed.Policy{{Name: "mine", Quota: 1, Window: time.Minute}}}})
+		refused(t, r, example, `policy "mine" has too little left`)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{})
+		o := heedtest.NewOrigin(heedtest.Config{
+			Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}, Latency: heedtest.RoundTrip(5 * time.Millisecond),
+		})
+		tr := &heed.Transport{Registry: r, Base: o}
+		for begun := time.Now(); time.Since(begun) < time.Minute; {
+			sendOne(t, tr, get(t.Context(), site))
+		}
+		refused(t, r, strings.TrimSuffix(site, "/"), `policy "learned", which heed inferred from refusals, has too little left`)
+	})
+}
+
+// Nobody waits for less than the sentence says.
+func TestLimitErrorRoundsTheWaitUp(t *testing.T) {
+	for wait, want := range map[time.Duration]string{
+		59*time.Second + 999_995_654: "1m0s", 5_475_112_208: "5.476s", 90 * time.Millisecond: "90ms", 103_017_726: "103.018ms", 1: "1µs",
+	} {
+		err := &heed.LimitError{Wait: wait, Reason: heed.ReasonDeadline, Cause: heed.CausePause}
+		if got := err.Error(); !strings.Contains(got, "could start in "+want+" at") {
+			t.Errorf("%v: Error() is\n%s", wait, got)
 		}
 	}
 }

@@ -20,14 +20,19 @@ type verdict struct {
 type obstacle struct {
 	cause  Cause
 	policy string // of CausePolicy and CauseSmoother
+	source Source // of the policy, where this process knows it
 }
 
 // hold moves the verdict back to at.
 func (v *verdict) hold(at time.Time, cause Cause, policy string) {
+	v.holdBy(at, obstacle{cause: cause, policy: policy})
+}
+
+func (v *verdict) holdBy(at time.Time, by obstacle) {
 	if at.After(v.at) {
-		v.at, v.last = at, obstacle{cause, policy}
+		v.at, v.last = at, by
 		if !v.events {
-			v.obstacle = v.last
+			v.obstacle = by
 		}
 	}
 }
@@ -35,11 +40,18 @@ func (v *verdict) hold(at time.Time, cause Cause, policy string) {
 // await makes the verdict depend on something that has yet to happen, and
 // will not before at.
 func (v *verdict) await(at time.Time, cause Cause, policy string) {
-	v.hold(at, cause, policy)
+	v.awaitBy(at, obstacle{cause: cause, policy: policy})
+}
+
+func (v *verdict) awaitBy(at time.Time, by obstacle) {
+	v.holdBy(at, by)
 	if !v.events {
-		v.events, v.obstacle = true, obstacle{cause, policy}
+		v.events, v.obstacle = true, by
 	}
 }
+
+// obstacle is the slot as what holds a request.
+func (s *slot) obstacle() obstacle { return obstacle{CausePolicy, s.policy.Name, s.source} }
 
 // goes reports whether the request may go at now.
 func (v *verdict) goes(now time.Time) bool { return !v.events && !v.at.After(now) }
@@ -111,7 +123,7 @@ func (p *partition) judgeSlot(now time.Time, a *ask, pl *place, i int, first tim
 	s := p.slots[i]
 	if !s.enforced() {
 		if at, closed := s.shut(now); closed {
-			v.hold(at, CausePolicy, s.policy.Name)
+			v.holdBy(at, s.obstacle())
 		} else if !at.IsZero() {
 			p.openBucket(now, s.bucketName)
 		}
@@ -138,14 +150,14 @@ func (p *partition) judgeSlot(now time.Time, a *ask, pl *place, i int, first tim
 	if pl.units != nil {
 		n += pl.units[i]
 		if first.After(now) {
-			v.hold(first.Add(s.spread(n)), CausePolicy, s.policy.Name)
+			v.holdBy(first.Add(s.spread(n)), s.obstacle())
 		}
 	}
 	at, known := p.goesBy(now, s, a, pl, n, v)
 	if known {
-		v.hold(at, CausePolicy, s.policy.Name)
+		v.holdBy(at, s.obstacle())
 	} else {
-		v.await(at, CausePolicy, s.policy.Name)
+		v.awaitBy(at, s.obstacle())
 	}
 }
 

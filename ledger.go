@@ -136,7 +136,13 @@ func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Tim
 		}
 		return at, known
 	case !until.IsZero():
-		return l.windowsOn(until, n, room, p), true
+		at := l.windowsOn(until, n, room, p)
+		if !l.stated && p.Window > 0 { // by the policy alone, of which nothing is known but what went
+			if back, known := l.own.back(now, n-p.Quota+l.own.used(now, p.Window), p.Window); known {
+				at = soonest(at, back)
+			}
+		}
+		return at, true
 	case p.Window > 0:
 		return l.lapses(p), true
 	case alone: // nothing in flight, nothing said

@@ -81,6 +81,8 @@ func (e *Event) pauseCause() string {
 	switch {
 	case e.Manual:
 		return "manual"
+	case e.Policy == learnedPolicy && !e.Capped: // until the next unit at the rate that was learned
+		return "refused at a learned rate"
 	case e.Policy != "":
 		return "policy " + e.Policy
 	case e.Timed:

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/heedhttp/heed"
+	"github.com/heedhttp/heed/heedtest"
 )
 
 // records is a slog.Handler that keeps all it is given, a line each.
@@ -173,6 +174,30 @@ func TestWhatIsLoggedAndAtWhichLevel(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A pause at a rate that was learned is not that of a policy which the origin would know of.
+func TestPauseAtALearnedRateIsLoggedAsThat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log records
+		o := heedtest.NewOrigin(heedtest.Config{
+			Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}, Latency: heedtest.RoundTrip(5 * time.Millisecond),
+		})
+		tr := &heed.Transport{Registry: newRegistry(t, heed.Config{Logger: slog.New(&log)}), Base: o}
+		for begun := time.Now(); time.Since(begun) < time.Minute; {
+			sendOne(t, tr, get(t.Context(), site))
+		}
+		found := false
+		for _, line := range log.take() {
+			found = found || strings.HasPrefix(line, "WARN heed: paused origin=https://api.example.org cause=refused at a learned rate pause=")
+			if strings.Contains(line, "cause=policy learned") && !strings.Contains(line, "heed: waiting") {
+				t.Error(line)
+			}
+		}
+		if !found {
+			t.Error("no such pause")
+		}
+	})
 }
 
 // However many requests there are, warnings are few.

@@ -7,11 +7,35 @@ import (
 
 // company is what others were seen to use of a quota.
 type company struct {
-	others     float64 // units a second that they used lately …
-	appetite   float64 // … as a multiple of what would use up in time what is left
-	othersSeen bool    // they use a share that matters
-	foreign    int64   // units others use …
-	theirs     usage   // … and of a window that is proven to slide, with when each comes back
+	others     float64  // units a second that they used lately …
+	appetite   float64  // … as a multiple of what would use up in time what is left
+	othersSeen bool     // they use a share that matters
+	foreign    int64    // units others use …
+	theirs     theirUse // … and of a window that is proven to slide, with when each comes back
+}
+
+// theirUse is a usage of which the oldest part is spread over a window only once somebody asks: most
+// origins are never found to slide.
+type theirUse struct {
+	usage
+	before int64     // units of which it is not known when they were taken, only that it was in the window …
+	until  time.Time // … to this instant; 0: none that are not spread yet
+}
+
+// evenly is in how many pieces others are taken to have taken what they had before the first word.
+const evenly = 20
+
+// spread is the usage, with all of it spread.
+func (t *theirUse) spread(p *Policy) *usage {
+	n := t.before
+	t.before = 0
+	t.take(n)
+	for pieces := int64(evenly); n > 0 && pieces > 0; pieces-- {
+		at, piece := t.until.Add(-p.Window/evenly*time.Duration(pieces-1)), n/pieces
+		t.done(at, at, 0, piece, p.Quota, p.Window)
+		n -= piece
+	}
+	return &t.usage
 }
 
 // othersMatter is the share of a quota below which what others use of it is
@@ -143,13 +167,10 @@ func (l *ledger) foreignNow(now time.Time, p *Policy) int64 {
 	case l.shape != shapeSliding:
 		return l.foreign
 	case l.apart.proven():
-		return l.theirs.used(now, p.Window)
+		return l.theirs.spread(p).used(now, p.Window)
 	}
-	return min(l.theirs.used(now, p.Window), l.foreign) // of two counts it may be this process that seems to be others
+	return min(l.theirs.spread(p).used(now, p.Window), l.foreign) // of two counts it may be this process that seems to be others
 }
-
-// evenly is in how many pieces others are taken to have taken what they had before the first word.
-const evenly = 20
 
 // hearTheirs takes in that others use so many units of a sliding window, at least and at most.
 // What they took comes back a window after it was seen, and so later than it does: what comes
@@ -158,21 +179,16 @@ const evenly = 20
 // it to come back at once.
 func (l *ledger) hearTheirs(now, start time.Time, least, most int64, p *Policy) {
 	most = max(most, least, 0)
-	switch n := l.theirs.used(now, p.Window); {
+	theirs := l.theirs.spread(p)
+	switch n := theirs.used(now, p.Window); {
 	case n > most:
-		l.theirs.drop(n - most)
+		theirs.drop(n - most)
 	case n >= least:
 	case now.Sub(l.said) < p.Window:
-		l.theirs.take(least - n)
-		l.theirs.done(now, start, 0, least-n, p.Quota, p.Window)
+		theirs.take(least - n)
+		theirs.done(now, start, 0, least-n, p.Quota, p.Window)
 	default:
-		n = least - n
-		l.theirs.take(n)
-		for pieces := int64(evenly); pieces > 0; pieces-- {
-			at, piece := now.Add(-p.Window/evenly*time.Duration(pieces-1)), n/pieces
-			l.theirs.done(at, at, 0, piece, p.Quota, p.Window)
-			n -= piece
-		}
+		l.theirs.before, l.theirs.until = least-n, now
 	}
 }
 
@@ -183,7 +199,7 @@ func (l *ledger) backToAny(now time.Time, n int64, p *Policy, pressed bool) (tim
 	if pressed {
 		n++
 	}
-	return l.own.backWith(&l.theirs, now, n, p.Window)
+	return l.own.backWith(l.theirs.spread(p), now, n, p.Window)
 }
 
 // hearForeign takes in how much of a quota others are seen to use, at least: less
@@ -198,7 +214,7 @@ func (c *company) hearForeign(seen int64) {
 
 // forgetOthers forgets what was taken for use by others.
 func (c *company) forgetOthers() {
-	c.others, c.appetite, c.othersSeen, c.foreign, c.theirs = 0, 0, false, 0, usage{}
+	c.others, c.appetite, c.othersSeen, c.foreign, c.theirs = 0, 0, false, 0, theirUse{}
 }
 
 // overrun is how many units others may take of a sliding window in two round trips at the policy's

@@ -76,7 +76,7 @@ func (l *ledger) learnShape(now, start time.Time, c *charge, p *Policy, r int64,
 		} else {
 			l.shape = shapeReset
 		}
-		l.fits, l.apart, l.foreign, l.theirs = 0, resetsApart{}, 0, usage{}
+		l.fits, l.apart, l.foreign, l.theirs = 0, resetsApart{}, 0, theirUse{}
 		return
 	}
 	if l.shape == shapeSliding {

@@ -209,7 +209,7 @@ func (p *partition) hearLedger(w *waiter, q *Question, paid Cost, under *Limits,
 		}
 		p.news = true
 		if !stopped {
-			w.held = obstacle{s.cause, s.policy}
+			w.held = obstacle{cause: s.cause, policy: s.policy}
 			p.emit(Event{Kind: EventWaiting, Time: now, Cause: s.cause, Policy: s.policy, Wait: ans.Wait, Total: o.waited, Attempt: w.attempt})
 		}
 		p.dismiss(now)

@@ -195,3 +195,38 @@ func TestQuotaThatWasNothingIsFoundOutAboutAnew(t *testing.T) {
 		})
 	}
 }
+
+// Whoever looks at what is left of a sliding window that others use, too, changes nothing of what is known of them.
+func TestLookingOnChangesNothingOfASlidingWindow(t *testing.T) {
+	for _, dialect := range []heedtest.Dialect{heedtest.IETF11, heedtest.XRateLimitEpochMillis} {
+		play := func(look func(*heed.Registry)) (took time.Duration) {
+			synctest.Test(t, func(t *testing.T) {
+				o := heedtest.NewOrigin(heedtest.Config{
+					Algorithm: heedtest.SlidingWindow, Dialect: dialect, Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}},
+					Latency: heedtest.RoundTrip(20 * time.Millisecond),
+				})
+				r := newRegistry(t, heed.Config{})
+				tr := &heed.Transport{Registry: r, Base: o}
+				begun := time.Now()
+				for i := range 600 {
+					if i%5 != 0 {
+						o.Take(1 + int64(i%2))
+					}
+					look(r)
+					sendOne(t, tr, get(t.Context(), site))
+					if i%100 == 40 {
+						time.Sleep(3 * time.Second)
+						look(r)
+					}
+				}
+				took = time.Since(begun)
+			})
+			return took
+		}
+		unseen := play(func(*heed.Registry) {})
+		seen := play(func(r *heed.Registry) { r.Snapshot() })
+		if unseen != seen {
+			t.Errorf("%s: took %v, and %v where it was looked at", dialect, unseen, seen)
+		}
+	}
+}

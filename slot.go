@@ -273,7 +273,8 @@ func (s *slot) left(now time.Time) int64 {
 	if !s.follows() || now.Before(s.ledger.until()) {
 		return s.remaining(now)
 	}
-	s.ledger.own.used(now, s.terms.Window) // what is over is forgotten there, and not in the copy alone
+	s.ledger.own.used(now, s.terms.Window) // what is over is forgotten there, and not in the copy alone …
+	s.ledger.foreignNow(now, &s.terms)     // … which would move what they both hold
 	next, terms := s.ledger, s.terms
 	next.turn(now, 1, &terms)
 	return next.remaining(now, &terms)

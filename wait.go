@@ -21,7 +21,7 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 	p.touch(now)
 	a.lane = p.laneOf(now, a)
 	if s := p.impossible(a); s != nil {
-		return nil, nil, o.refusal(0, obstacle{CausePolicy, s.policy.Name}, ReasonCost)
+		return nil, nil, o.refusal(0, s.obstacle(), ReasonCost)
 	}
 	p.wants(now, a)
 	a.limit(ctx, l.MaxWait)
@@ -193,5 +193,9 @@ func (a *ask) tooLate() Reason {
 // refusal is the error for a request that something holds for longer than it
 // can wait.
 func (o *origin) refusal(wait time.Duration, by obstacle, why Reason) *LimitError {
-	return &LimitError{Origin: o.name, Policy: by.policy, Wait: max(wait, 0), Reason: why, Cause: by.cause}
+	err := &LimitError{Origin: o.name, Policy: by.policy, Wait: max(wait, 0), Reason: why, Cause: by.cause}
+	if by.policy == "" || by.source == SourceLearned {
+		err.source = by.source
+	}
+	return err
 }

@@ -382,7 +382,7 @@ func (p *partition) refuseLate(now time.Time, w *waiter, v *verdict) bool {
 func (p *partition) refuseImpossible(w *waiter) bool {
 	s := p.impossible(&w.ask)
 	if s != nil {
-		p.refuse(w, 0, obstacle{CausePolicy, s.policy.Name}, ReasonCost)
+		p.refuse(w, 0, s.obstacle(), ReasonCost)
 	}
 	return s != nil
 }

@@ -721,3 +721,29 @@ func TestInferredWindowsFarAwayAreNotMetSooner(t *testing.T) {
 		t.Errorf("%d accepted of %d, %d refused", accepted, seeds*windows*quota, refused)
 	}
 }
+
+// Where a reset later than a window is named and not what is left, what went a window ago is back: who has
+// waited for it goes no later than who comes by then.
+func TestWhoWaitsBehindAResetAloneGoesNoLaterThanWhoComesThen(t *testing.T) {
+	goes := func(comes time.Duration) (at, check time.Duration) {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRegistry(t, heed.Config{})
+			meet(t, r, example)
+			begun := time.Now()
+			for range 2 {
+				pm := acquire(t, r, request(example))
+				pm.Observe(answer(200, "RateLimit-Policy", `"p";q=2;w=1`, "RateLimit", `"p";t=3`))
+				pm.Release()
+			}
+			check = r.Check(request(example)).Wait
+			time.Sleep(comes)
+			acquire(t, r, request(example)).Release()
+			at = time.Since(begun)
+		})
+		return at, check
+	}
+	then, _ := goes(1100 * time.Millisecond)
+	if waited, check := goes(0); waited != then || check != time.Second {
+		t.Errorf("goes at %v where it waits, at %v where it comes later; Check says %v, want 1s", waited, then, check)
+	}
+}

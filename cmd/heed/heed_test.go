@@ -25,6 +25,8 @@ func TestCommandLine(t *testing.T) {
 		{"", exitUsage, "", "Usage:"},
 		{"-h", exitOK, "demo ", ""},
 		{"help", exitOK, "inspect ", ""},
+		{"help demo", exitOK, "Exit status: 0 if", ""},
+		{"help nonsense", exitUsage, "", `no command "nonsense"`},
 		{"--version", exitOK, "heed ", ""},
 		{"nonsense", exitUsage, "", `no command "nonsense"`},
 		{"demo -h", exitOK, "Exit status: 0 if", ""},

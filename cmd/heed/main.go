@@ -62,6 +62,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		usage(stderr)
 		return exitUsage
 	}
+	if args[0] == "help" && len(args) > 1 {
+		args = []string{args[1], "-h"}
+	}
 	switch args[0] {
 	case "-h", "--help", "help":
 		usage(stdout)
