@@ -67,7 +67,7 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 		}
 		if a.opts.noWait && !p.shared.busy() { // the ledger is not asked: who is ahead waits for something else
 			p.leave(w)
-			return nil, nil, p.turnedAway(now, a, v.at, obstacle{CauseQueue, ""}, ReasonNoWait)
+			return nil, nil, p.turnedAway(now, a, v.at, obstacle{cause: CauseQueue}, ReasonNoWait)
 		}
 		w.setExpiry()
 		if v.asks { // perhaps it need not wait
