@@ -138,7 +138,7 @@ func TestTwoDigitYearsAreReadNearNow(t *testing.T) {
 
 func FuzzParseTime(f *testing.F) {
 	for _, s := range []string{
-		"Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994",
+		"Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994", "Sunday, 01-Nov-70 00:00:00 GMT",
 		"Mon, 02 Jan 2006 15:04:05 UTC", "Mon, 02 Jan 2006 15:04:05 -0700", "2025-10-08T15:00Z",
 		"2021-07-08T00:00:00.123+00:00", "2016-12-06 05:51:23 UTC",
 		"Tue Feb 16 2021 09:02:42 GMT+0100 (Central European Standard Time)", "1700000000", "",
@@ -164,7 +164,8 @@ func FuzzParseTime(f *testing.F) {
 		if got.Location() != time.UTC || got.Year() < -1 || got.Year() > 10000 {
 			t.Errorf("parseTime(%q) = %v", s, got)
 		}
-		if std, err := http.ParseTime(s); err == nil && strings.HasSuffix(s, "GMT") && !std.Equal(got) && std.AddDate(100, 0, 0) != got && std.AddDate(-100, 0, 0) != got {
+		if std, err := http.ParseTime(s); err == nil && strings.HasSuffix(s, "GMT") && !std.Equal(got) &&
+			!std.AddDate(100, 0, 0).Equal(got) && !std.AddDate(-100, 0, 0).Equal(got) { // of two digits it takes a century by a rule of its own
 			t.Errorf("parseTime(%q) = %v, net/http %v", s, got, std)
 		}
 		again, ok := parseTime(got.Format("2006-01-02T15:04:05.999999999Z07:00"))
