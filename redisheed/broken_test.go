@@ -137,15 +137,20 @@ func TestAnAnswerThatIsGivenTwiceSaysWhatIsLeft(t *testing.T) {
 	})
 }
 
+// awayWhile is a Redis that cannot be reached while lost is set.
+func awayWhile(lost *atomic.Bool) *farRedis {
+	return &farRedis{fate: func() fate {
+		if lost.Load() {
+			return unsent
+		}
+		return answered
+	}}
+}
+
 func TestAPauseToldLateIsNotLonger(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, m *miniredis.Miniredis) {
 		var lost atomic.Bool
-		far := &farRedis{fate: func() fate {
-			if lost.Load() {
-				return unsent
-			}
-			return answered
-		}}
+		far := awayWhile(&lost)
 		a, end := far.registry(t, m, Options{}, heed.Limits{})
 		defer end()
 		b, end := (&farRedis{}).registry(t, m, Options{}, heed.Limits{})
@@ -327,12 +332,7 @@ func TestSlotsHoldOverAnOutage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T, m *miniredis.Miniredis) {
 				var lost atomic.Bool
-				far := &farRedis{fate: func() fate {
-					if lost.Load() {
-						return unsent
-					}
-					return answered
-				}}
+				far := awayWhile(&lost)
 				a, end := far.registry(t, m, Options{}, heed.Limits{MaxConcurrent: 2})
 				defer end()
 				b, end := far.registry(t, m, Options{}, heed.Limits{MaxConcurrent: 2})
@@ -370,12 +370,7 @@ func TestSlotsHoldOverAnOutage(t *testing.T) {
 func TestSlotsOfAPartitionHoldOverAnOutage(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, m *miniredis.Miniredis) {
 		var lost atomic.Bool
-		far := &farRedis{fate: func() fate {
-			if lost.Load() {
-				return unsent
-			}
-			return answered
-		}}
+		far := awayWhile(&lost)
 		one := heed.Limits{Policies: []heed.Policy{{Name: "c", Quota: 1, Unit: heed.UnitConcurrentRequests}}}
 		a, end := far.registry(t, m, Options{}, one)
 		defer end()

@@ -1,6 +1,7 @@
 package redisheed
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -24,6 +25,21 @@ func refusedAtOnce(t *testing.T, r *heed.Registry, trip time.Duration, why heed.
 	if d := time.Since(asked); d > 2*trip {
 		t.Errorf("it waited for %v to be refused", d)
 	}
+}
+
+// goesAhead has a request of its own wait for its permit; the channel is closed once that is over.
+func goesAhead(ctx context.Context, t *testing.T, r *heed.Registry) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		pm, err := r.Acquire(ctx, request())
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		pm.Release()
+	}()
+	return done
 }
 
 func TestNoWaitIsRefusedWhereTheOneAheadTakesTheLastSlot(t *testing.T) {
@@ -56,16 +72,7 @@ func TestNoWaitIsRefusedWhereTheOneAheadWaitsForItsOwnInterval(t *testing.T) {
 		pm := acquire(t, r)
 		answer(pm, 200)
 		pm.Release()
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			pm, err := r.Acquire(heed.WithMinInterval(t.Context(), 10*time.Second), request())
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			pm.Release()
-		}()
+		done := goesAhead(heed.WithMinInterval(t.Context(), 10*time.Second), t, r)
 		time.Sleep(time.Second)
 		refusedAtOnce(t, r, 0, heed.ReasonNoWait)
 		<-done
@@ -84,16 +91,7 @@ func TestAFullQueueDoesNotStopWhoNeedNotWaitInIt(t *testing.T) {
 			answer(pm, 200)
 			pm.Release()
 		}
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			pm, err := r.Acquire(heed.WithCost(t.Context(), heed.UnitRequests, 4), request())
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			pm.Release()
-		}()
+		done := goesAhead(heed.WithCost(t.Context(), heed.UnitRequests, 4), t, r)
 		time.Sleep(time.Second)
 		pm, err := r.Acquire(heed.WithPriority(t.Context(), heed.PriorityHigh), request())
 		if err != nil {
