@@ -3,7 +3,6 @@ package redisheed
 import (
 	"context"
 	"net"
-	"net/http"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -101,17 +100,7 @@ func shareWithOther(t *testing.T, o *heedtest.Origin, processes int, late, span 
 			t.Fatal(err)
 		}
 		ends = append(ends, func() { r.Close(); l.Close(); c.Close() })
-		client := (&heed.Transport{Base: o, Registry: r}).Client()
-		for range 8 {
-			clients.Go(func() {
-				for ctx.Err() == nil {
-					req, _ := http.NewRequestWithContext(ctx, "GET", testOrigin, nil)
-					if resp, err := client.Do(req); err == nil {
-						resp.Body.Close()
-					}
-				}
-			})
-		}
+		keepAsking(ctx, t, &clients, 8, (&heed.Transport{Base: o, Registry: r}).Client())
 	}
 	clients.Go(func() {
 		time.Sleep(late)

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -86,6 +85,25 @@ func (f *farRedis) in(m *miniredis.Miniredis) *redis.Client {
 	return c
 }
 
+// keepAsking has so many goroutines ask an origin for all they can get, until ctx is done.
+func keepAsking(ctx context.Context, t *testing.T, clients *sync.WaitGroup, n int, client *http.Client) {
+	for range n {
+		clients.Go(func() {
+			for ctx.Err() == nil {
+				req, _ := http.NewRequestWithContext(ctx, "GET", testOrigin, nil)
+				resp, err := client.Do(req)
+				switch {
+				case err == nil:
+					resp.Body.Close()
+				case ctx.Err() == nil:
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+}
+
 // A Redis whose answers take longer than a lease lasts still grants leases that are of use.
 func TestASlowRedisDoesNotSlowABusyProcess(t *testing.T) {
 	same := func(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
@@ -103,13 +121,11 @@ func TestASlowRedisDoesNotSlowABusyProcess(t *testing.T) {
 		{"now fast, now slow", 3, heed.Policy{Name: "p", Quota: 100, Window: 5 * time.Second}, func() time.Duration { return time.Duration(rand.Int64N(int64(500 * time.Millisecond))) }, 0.8, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, m *miniredis.Miniredis) {
 				o := heedtest.NewOrigin(heedtest.Config{
 					Algorithm: heedtest.SlidingWindow, Dialect: heedtest.Silent, Latency: heedtest.RoundTrip(20 * time.Millisecond),
 					Policies: []heedtest.Policy{{Quota: c.policy.Quota, Window: c.policy.Window}},
 				})
-				m := miniredis.NewMiniRedis()
-				m.ClockTTL(true)
 				far := &farRedis{trip: c.trip}
 				const windows = 5
 				ctx, stop := context.WithCancel(t.Context())
@@ -117,40 +133,15 @@ func TestASlowRedisDoesNotSlowABusyProcess(t *testing.T) {
 				var clients sync.WaitGroup
 				var ends []func()
 				for range c.processes {
-					rc := far.in(m)
-					l := New(rc, quiet(Options{Seed: []byte("seed")}))
-					r, err := heed.NewRegistry(heed.Config{
-						Ledger: l, Logger: l.o.Logger,
-						Default: heed.Limits{Policies: []heed.Policy{c.policy}, Smoothing: heed.Smoothing{Off: true}},
-					})
-					if err != nil {
-						t.Fatal(err)
-					}
-					ends = append(ends, func() { r.Close(); l.Close(); rc.Close() })
-					client := (&heed.Transport{Base: o, Registry: r}).Client()
-					for range 16 {
-						clients.Go(func() {
-							for ctx.Err() == nil {
-								req, _ := http.NewRequestWithContext(ctx, "GET", testOrigin, nil)
-								resp, err := client.Do(req)
-								switch {
-								case err == nil:
-									resp.Body.Close()
-								case ctx.Err() == nil:
-									t.Error(err)
-									return
-								}
-							}
-						})
-					}
+					r, end := far.registry(t, m, Options{}, heed.Limits{Policies: []heed.Policy{c.policy}})
+					ends = append(ends, end)
+					keepAsking(ctx, t, &clients, 16, (&heed.Transport{Base: o, Registry: r}).Client())
 				}
 				clients.Wait()
 				trips := far.trips.Load()
 				for _, end := range ends {
 					end()
 				}
-				m.Close()
-				time.Sleep(2 * time.Minute) // the client's goroutines end
 				tally := o.Tally()
 				share, each := float64(tally.Accepted)/float64(windows*c.policy.Quota), float64(trips)/float64(tally.Accepted)
 				t.Logf("%.3f of the quota, %.3f round trips per request", share, each)
