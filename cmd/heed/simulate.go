@@ -19,7 +19,9 @@ requests accepted; how many requests started before an instant that a server had
 named; and which share it got of what an oracle gets that has the same
 goroutines and latencies, and knows the origin by heart. The worst run counts;
 means are in parentheses. "oracle" is what the oracle got accepted, over the
-quota.
+quota. A row that was not met is called out of reach where the oracle breaks the
+same threshold once it, too, has to open by doubling on first contact, and to
+spread its requests over the window, as heed's specification wants it.
 
 heed, which is told nothing, plays every scenario. The others (a bare client,
 go-retryablehttp, and a rate.Limiter that is told the limit, with a burst of 1

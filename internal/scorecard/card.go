@@ -63,6 +63,7 @@ type Line struct {
 	Row, Cell, Client string
 	Runs              int
 	Failed            int      // runs that break a threshold
+	OutOfReach        int      // of those, runs in which an oracle breaks it, too, that keeps to SPEC D4 and D6
 	Why               []string // thresholds broken
 
 	PerMilleWorst, PerMilleMean float64 // refused per 1000 accepted; after the first event, where the row says so
@@ -121,6 +122,9 @@ func (l *Line) add(t Thresholds, r Result) {
 	}
 	if why := t.Fails(r); len(why) > 0 {
 		l.Failed++
+		if t.OutOfReach(r) {
+			l.OutOfReach++
+		}
 		for _, w := range why {
 			if !slices.Contains(l.Why, w) {
 				l.Why = append(l.Why, w)

@@ -4,7 +4,8 @@
 // figures against those of an oracle that knows what no client can know.
 //
 // A [Row] of the score card is a claim with its thresholds: [Rows] has them
-// all. A row stands for many [Scenario]s, one for each variant and condition; a
-// [Run] of one scenario with one client and one seed gives a [Result]; a
-// [Card] gathers the results and says which rows are met.
+// all. A row stands for many [Scenario]s, one for each variant and condition.
+// [PlayAll] plays them, each with one client and one seed giving a [Result];
+// [Sum] gathers the results and says which rows are met, and what of the rest no
+// client could meet that keeps to SPEC.md.
 package scorecard

@@ -30,6 +30,10 @@ type figures struct {
 	whole      float64 // the quota for that time
 	spared     float64 // accepted requests of an oracle that leaves one unit, or 0
 	problems   []string
+
+	// reach is what an oracle gets that rules bind: its share, and how many of its
+	// requests are refused. nil: that says nothing of what is measured.
+	reach func() (share float64, refused int64)
 }
 
 // result measures a run.
@@ -57,6 +61,9 @@ func (v view) result(c Client) Result {
 		r.Early, r.EarlyStanding = v.earlyByProcess, v.standingByProcess
 	}
 	r.WaitMean, r.WaitP99, r.WaitMax = spread(v.waits)
+	if f.reach != nil && s.rules() != nil && len(s.Thresholds.Fails(r)) > 0 {
+		r.Reach, r.ReachRefused = f.reach()
+	}
 	return r
 }
 
@@ -77,10 +84,21 @@ func jain(got []float64) float64 {
 // oracle returns when the requests of an oracle in the same place arrive, of
 // the one that gets most accepted between two instants.
 func (v view) oracle(from, to time.Duration) (arrivals []time.Duration) {
-	for _, e := range v.scenario.consult(v.seed, v.began, from, to) {
-		arrivals = append(arrivals, e.arrival())
-	}
+	arrivals, _ = v.consult(from, to, false)
 	return arrivals
+}
+
+// consult is oracle, for one that rules bind or not, and says how many of its
+// requests are refused.
+func (v view) consult(from, to time.Duration, bound bool) (arrivals []time.Duration, refused int64) {
+	for _, e := range v.scenario.consult(v.seed, v.began, from, to, bound) {
+		if e.refused {
+			refused++
+		} else {
+			arrivals = append(arrivals, e.arrival())
+		}
+	}
+	return arrivals, refused
 }
 
 // arrivals returns when the accepted requests arrived.
@@ -154,7 +172,7 @@ func overall(v view) figures {
 		to = time.Duration(m.start)
 	}
 	var spared []time.Duration
-	for _, e := range s.plan(sparing, v.seed, v.began) {
+	for _, e := range s.plan(sparing, false, v.seed, v.began) {
 		spared = append(spared, e.arrival())
 	}
 	best := count(v.oracle(from, to), from, to)
@@ -168,6 +186,10 @@ func overall(v view) figures {
 		mine:   count(v.arrivals(), from, to),
 		best:   best,
 		whole:  whole,
+		reach: func() (float64, int64) {
+			arrivals, refused := v.consult(from, to, true)
+			return count(arrivals, from, to) / max(1, best), refused
+		},
 	}
 }
 
@@ -205,14 +227,25 @@ func changed(v view) figures {
 			f.after++
 		}
 	}
-	mine, best := v.arrivals(), v.oracle(0, s.length())
 	w := s.Quota.Window
-	for i, span := range [][2]time.Duration{{cut + w, raised}, {raised + w, s.length()}} {
-		m, b := fading(mine, span[0], span[1], w), fading(best, span[0], span[1], w)
-		if i == 0 || m*f.best < f.mine*b {
-			f.mine, f.best = m, b
-			f.whole = float64(changes[i].Policies[0].Quota) * float64(span[1]-span[0]-w) / float64(w)
+	spans := [][2]time.Duration{{cut + w, raised}, {raised + w, s.length()}}
+	best := v.oracle(0, s.length())
+	worse := func(arrivals []time.Duration) (at int, got, of float64) {
+		for i, span := range spans {
+			m, b := fading(arrivals, span[0], span[1], w), fading(best, span[0], span[1], w)
+			if i == 0 || m*of < got*b {
+				at, got, of = i, m, b
+			}
 		}
+		return at, got, of
+	}
+	i, mine, of := worse(v.arrivals())
+	f.mine, f.best = mine, of
+	f.whole = float64(changes[i].Policies[0].Quota) * float64(spans[i][1]-spans[i][0]-w) / float64(w)
+	f.reach = func() (float64, int64) {
+		arrivals, _ := v.consult(0, s.length(), true)
+		_, got, of := worse(arrivals)
+		return got / max(1, of), 0
 	}
 	return f
 }

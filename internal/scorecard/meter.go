@@ -153,6 +153,27 @@ func (m *meter) wait(now int64) int64 {
 	return max(0, ceilDiv(first, m.quota)-now)
 }
 
+// left returns how many units would be accepted now, and the fraction of one.
+func (m *meter) left(now int64) float64 {
+	m.roll(now)
+	left := float64(m.quota)
+	switch m.algorithm {
+	case heedtest.FixedWindow, heedtest.FixedWindowByClock:
+		left -= float64(m.used)
+	case heedtest.SlidingCounter:
+		left -= float64(m.used) + float64(m.previous)*float64(m.start+m.window-now)/float64(m.window)
+	case heedtest.SlidingWindow:
+		for i := m.arrivals() - 1; i >= 0 && m.arrival(i)+m.window > now; i-- {
+			left--
+		}
+	case heedtest.Concurrency:
+		left -= float64(len(m.more))
+	default:
+		left = float64(m.size) - float64(max(0, m.due-now*m.quota))/float64(m.window)
+	}
+	return max(0, left)
+}
+
 // take charges a request that brings so many bytes and ends at an instant.
 func (m *meter) take(now, bytes, end int64) {
 	m.roll(now)

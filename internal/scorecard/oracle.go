@@ -33,6 +33,8 @@ import (
 //     where the origin counts in a sliding window. A share above 1 is possible.
 //   - It needs no first contact: it begins with all its goroutines.
 //
+// [rules] bind it to more than that.
+//
 // It runs on a clock of its own.
 type oracle struct {
 	scenario Scenario
@@ -50,9 +52,11 @@ type oracle struct {
 	mine     int        // of it, the oracle's own
 	answers  []delivery // on their way back, in order
 	free     int
-	bound    int64 // nothing starts before
-	stamped  int64 // answers so far
-	outage   int64 // until then, all is refused
+	bound    int64  // nothing starts before
+	stamped  int64  // answers so far
+	outage   int64  // until then, all is refused
+	rules    *rules // nil: none but C6
+	blind    int    // of the plan, those that first contact sent: they may be refused
 	body     func(n int64) int64
 	schedule []start
 }
@@ -71,6 +75,8 @@ const (
 type step struct {
 	at, down, bytes int64
 	kind            stepKind
+	blind           bool // the oracle's own, sent whatever will come of it
+	n               int  // of the oracle's own, its place in the schedule
 	change          Change
 }
 
@@ -83,22 +89,28 @@ const (
 )
 
 // A delivery is an answer that reaches the oracle.
-type delivery struct{ at, after, until int64 }
+type delivery struct {
+	at, after, until int64
+	tells, refused   bool
+}
 
 // A start is a request of the oracle's, in the order they start.
-type start struct{ at, up, down time.Duration }
+type start struct {
+	at, up, down time.Duration
+	refused      bool
+}
 
 func (s start) arrival() time.Duration { return s.at + s.up }
 
 // consult returns the starts an oracle would choose, those that arrive before
 // the end of the run: of its manners the one that gets most accepted between
-// two instants. began is the instant of the run's start.
-func (s Scenario) consult(seed uint64, began time.Time, from, to time.Duration) (best []start) {
+// two instants. began is the instant of the run's start; bound: rules bind it.
+func (s Scenario) consult(seed uint64, began time.Time, from, to time.Duration, bound bool) (best []start) {
 	most := 0
 	for _, how := range []manner{greedy, patient} {
-		n, plan := 0, s.plan(how, seed, began)
+		n, plan := 0, s.plan(how, bound, seed, began)
 		for _, p := range plan {
-			if at := p.arrival(); at >= from && at < to {
+			if at := p.arrival(); at >= from && at < to && !p.refused {
 				n++
 			}
 		}
@@ -110,7 +122,7 @@ func (s Scenario) consult(seed uint64, began time.Time, from, to time.Duration) 
 }
 
 // plan is consult for one manner.
-func (s Scenario) plan(how manner, seed uint64, began time.Time) []start {
+func (s Scenario) plan(how manner, bound bool, seed uint64, began time.Time) []start {
 	c := s.config(seed)
 	o := &oracle{
 		scenario: s,
@@ -134,6 +146,10 @@ func (s Scenario) plan(how manner, seed uint64, began time.Time) []start {
 	for _, ch := range s.changes(seed) {
 		o.insert(step{at: int64(ch.At), kind: stepChange, change: ch})
 	}
+	if bound {
+		o.rules = s.rules()
+		o.free -= o.rules.held
+	}
 	o.run()
 	return o.schedule
 }
@@ -153,6 +169,11 @@ func (o *oracle) run() {
 			a := o.answers[0]
 			o.answers = o.answers[1:]
 			o.free++
+			if o.rules != nil {
+				free := o.rules.hear(a)
+				o.free += free
+				planned = planned && free == 0
+			}
 			named := a.until
 			if a.after > 0 {
 				named = max(named, a.at+a.after)
@@ -164,22 +185,13 @@ func (o *oracle) run() {
 		}
 		for o.free > 0 {
 			if !planned {
-				arrival := o.earliest(max(now, o.bound)+int64(up), int64(down), o.body(n))
-				planned, next = true, arrival
-				if arrival != never {
-					next = arrival - int64(up)
-				}
+				planned, next = true, o.next(now, up, down, o.body(n))
 			}
 			if next > now {
 				break
 			}
 			planned = false
-			o.free--
-			o.mine++
-			o.insert(step{at: now + int64(up), down: int64(down), bytes: o.body(n)})
-			if now+int64(up) < o.end {
-				o.schedule = append(o.schedule, start{time.Duration(now), up, down})
-			}
+			o.send(now, up, down, o.body(n))
 			n++
 			up, down = latency(n)
 		}
@@ -196,6 +208,38 @@ func (o *oracle) run() {
 	}
 }
 
+// next returns when the next request is to start, from now on.
+func (o *oracle) next(now int64, up, down time.Duration, bytes int64) int64 {
+	first := max(now, o.bound)
+	if o.rules != nil {
+		first = max(first, o.rules.due)
+		if !o.rules.told {
+			return first
+		}
+	}
+	arrival := o.earliest(first+int64(up), int64(down), bytes)
+	if arrival == never {
+		return never
+	}
+	return arrival - int64(up)
+}
+
+// send starts a request.
+func (o *oracle) send(now int64, up, down time.Duration, bytes int64) {
+	s := step{at: now + int64(up), down: int64(down), bytes: bytes, n: len(o.schedule)}
+	if o.rules != nil {
+		if s.blind = !o.rules.told; s.blind {
+			o.blind++
+		} else {
+			o.rules.start(now, o.meters, o.config.Rounding)
+		}
+	}
+	o.free--
+	o.mine++
+	o.insert(s)
+	o.schedule = append(o.schedule, start{at: time.Duration(now), up: up, down: down})
+}
+
 func (o *oracle) insert(s step) {
 	i, _ := slices.BinarySearchFunc(o.plan, s.at, func(p step, at int64) int {
 		if p.at <= at {
@@ -203,7 +247,7 @@ func (o *oracle) insert(s step) {
 		}
 		return 1
 	})
-	o.fresh = o.fresh && s.kind == stepMine && i == len(o.plan)
+	o.fresh = o.fresh && s.kind == stepMine && !s.blind && i == len(o.plan)
 	if o.fresh {
 		charge(o.last, s)
 		o.added++
@@ -214,7 +258,7 @@ func (o *oracle) insert(s step) {
 // ahead returns the meters as they will be once all that is planned has
 // arrived, if that is the oracle's own and arrives no later than at a.
 func (o *oracle) ahead(a int64) ([]meter, bool) {
-	if o.mine != len(o.plan) || o.mine > 0 && o.plan[o.mine-1].at > a {
+	if o.blind > 0 || o.mine != len(o.plan) || o.mine > 0 && o.plan[o.mine-1].at > a {
 		return nil, false
 	}
 	if !o.fresh || o.added > 1000 { // now and then: it keeps every request
@@ -231,12 +275,16 @@ func (o *oracle) ahead(a int64) ([]meter, bool) {
 
 // happen is what a step does to the origin.
 func (o *oracle) happen(s step) {
+	refused := false
 	if s.kind == stepMine {
 		o.mine--
 	}
+	if s.blind {
+		o.blind--
+	}
 	if s.kind == stepChange {
 		o.outage = s.apply(o.meters, o.outage)
-	} else if s.kind == stepMine || waitOf(o.meters, s.at) == 0 {
+	} else if refused = !s.fits(o.meters); !refused {
 		charge(o.meters, s)
 	}
 	for i := range o.meters {
@@ -245,7 +293,10 @@ func (o *oracle) happen(s step) {
 	if s.kind != stepMine {
 		return
 	}
-	d := delivery{at: s.at + s.down}
+	if refused {
+		o.schedule[s.n].refused = true
+	}
+	d := delivery{at: s.at + s.down, refused: refused, tells: o.tells(o.meters, s.at, o.stamped)}
 	d.after, d.until = o.says(o.meters, s.at, o.stamped)
 	o.stamped++
 	i, _ := slices.BinarySearchFunc(o.answers, d.at, func(a delivery, at int64) int {
@@ -255,45 +306,6 @@ func (o *oracle) happen(s step) {
 		return 1
 	})
 	o.answers = slices.Insert(o.answers, i, d)
-}
-
-// says returns what the origin's answer number turn, given at an instant, asks
-// for: to start nothing for a time after its delivery, or until an instant.
-func (o *oracle) says(meters []meter, now, turn int64) (after, until int64) {
-	c := &o.config
-	switch {
-	case c.Dialect == heedtest.Silent, c.Dialect == heedtest.RetryAfterOnly, c.OnRefusalsOnly,
-		c.Every > 1 && turn%int64(c.Every) != 0:
-		return 0, 0
-	}
-	wait := announced(meters, now)
-	if wait == 0 {
-		return 0, 0
-	}
-	switch c.Dialect {
-	case heedtest.XRateLimitEpoch, heedtest.XRateLimitEpochMillis, heedtest.GitHub:
-		grain := time.Second
-		if c.Dialect == heedtest.XRateLimitEpochMillis {
-			grain = time.Millisecond
-		}
-		clock := o.zero + int64(c.ClockSkew)
-		named := rounded(clock+now+wait, grain, c.Rounding)
-		if c.Rounding == heedtest.RoundZero {
-			named = rounded(clock+now, grain, heedtest.RoundDown)
-		}
-		return 0, named - clock
-	}
-	return rounded(wait, time.Second, c.Rounding), 0
-}
-
-// announced returns the time to the next unit, where nothing is left.
-func announced(meters []meter, now int64) (wait int64) {
-	for i := range meters {
-		if m := &meters[i]; m.algorithm != heedtest.Concurrency {
-			wait = max(wait, m.wait(now))
-		}
-	}
-	return wait
 }
 
 // regret returns for how long the request that has just been charged had better
@@ -317,19 +329,6 @@ func (o *oracle) regret(meters []meter, now int64) int64 {
 	return wait
 }
 
-func rounded(t int64, grain time.Duration, r heedtest.Rounding) int64 {
-	up := ceilTo(t, grain)
-	switch {
-	case r == heedtest.RoundZero:
-		return 0
-	case up == t, r == heedtest.Exact:
-		return t
-	case r == heedtest.RoundDown, r == heedtest.RoundNearest && up-t > t-(up-int64(grain)):
-		return up - int64(grain)
-	}
-	return up
-}
-
 // earliest returns the first instant from a on at which one more request can
 // arrive, be accepted, and cost none of those planned after it their place.
 func (o *oracle) earliest(a, down, bytes int64) int64 {
@@ -346,7 +345,7 @@ search:
 			for ; i < len(o.plan) && o.plan[i].at <= a; i++ {
 				if s := o.plan[i]; s.kind == stepChange {
 					outage = s.apply(o.trial, outage)
-				} else if s.kind == stepMine || waitOf(o.trial, s.at) == 0 {
+				} else if s.fits(o.trial) {
 					charge(o.trial, s)
 				}
 			}
@@ -378,6 +377,9 @@ search:
 			s := o.plan[i]
 			if s.kind == stepChange {
 				outage = s.apply(o.trial, outage)
+				continue
+			}
+			if s.blind && !s.fits(o.trial) {
 				continue
 			}
 			if s.at < outage || waitOf(o.trial, s.at) > 0 {
@@ -415,6 +417,12 @@ func waitOf(meters []meter, at int64) (wait int64) {
 		wait = max(wait, meters[i].wait(at))
 	}
 	return wait
+}
+
+// fits reports whether a request will be accepted. What the oracle has planned
+// always will.
+func (s step) fits(meters []meter) bool {
+	return s.kind == stepMine && !s.blind || waitOf(meters, s.at) == 0
 }
 
 func charge(meters []meter, s step) {

@@ -289,11 +289,11 @@ func anHourOf503(q Quota, _ *rand.Rand) []Change {
 
 // Fails says what of a result breaks the thresholds; nothing: it keeps to them.
 func (t Thresholds) Fails(r Result) (why []string) {
-	refused, perMille := r.Refused, r.PerMille()
+	refused := r.Refused
 	if t.AfterEvent {
-		refused, perMille = r.After, r.AfterPerMille()
+		refused = r.After
 	}
-	if refused > t.PerRun && perMille > t.PerMille {
+	if t.tooMany(refused, r.Accepted) {
 		why = append(why, "refused")
 	}
 	if r.Share < t.Share {
@@ -312,4 +312,25 @@ func (t Thresholds) Fails(r Result) (why []string) {
 		why = append(why, r.Problems[0])
 	}
 	return why
+}
+
+func (t Thresholds) tooMany(refused, accepted int64) bool {
+	return refused > t.PerRun && perMille(refused, accepted) > t.PerMille
+}
+
+// OutOfReach reports whether an oracle that keeps to SPEC D4 and D6 breaks every
+// threshold, too, that a result breaks.
+func (t Thresholds) OutOfReach(r Result) bool {
+	if r.Reach == 0 {
+		return false
+	}
+	for _, why := range t.Fails(r) {
+		switch {
+		case why == "refused" && t.tooMany(r.ReachRefused, r.Accepted):
+		case why == "share" && r.Reach < t.Share:
+		default:
+			return false
+		}
+	}
+	return true
 }

@@ -18,7 +18,8 @@ type Scenario struct {
 	Row     string // the score card's row it belongs to
 	Variant string // what of the row's variety it is
 	Condition
-	Compared bool // clients other than heed play it too
+	Compared   bool       // clients other than heed play it too
+	Thresholds Thresholds // of the row
 
 	Origin    heedtest.Config                          // without policies and latency
 	Limits    func(Quota) []heedtest.Policy            // nil: the condition's quota

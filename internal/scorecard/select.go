@@ -39,7 +39,7 @@ func (f Filter) Scenarios(rows []Row) (all []Scenario) {
 				}
 				if fits(f.Quota, c.Quota.String()) && fits(f.Goroutines, strconv.Itoa(c.Goroutines)) && fits(f.Trip, c.Trip.String()) {
 					s := v.Scenario
-					s.Row, s.Condition, s.Compared = row.Name, c, c == compare
+					s.Row, s.Thresholds, s.Condition, s.Compared = row.Name, row.Thresholds, c, c == compare
 					all = append(all, s)
 				}
 			}

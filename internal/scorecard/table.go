@@ -40,7 +40,15 @@ func (l Line) verdict() string {
 	case l.Met():
 		return "met"
 	}
-	return fmt.Sprintf("NOT MET in %d: %s; worst: %s", l.Failed, strings.Join(l.Why, ", "), l.WorstRun)
+	beyond := ""
+	switch l.OutOfReach {
+	case 0:
+	case l.Failed:
+		beyond = ", out of reach"
+	default:
+		beyond = fmt.Sprintf(", of which %d out of reach", l.OutOfReach)
+	}
+	return fmt.Sprintf("NOT MET in %d%s: %s; worst: %s", l.Failed, beyond, strings.Join(l.Why, ", "), l.WorstRun)
 }
 
 // String says what a row asks for.
@@ -119,19 +127,22 @@ func trimLines(s string) string {
 // matter most.
 func WriteMarkdown(w io.Writer, rows []Row, lines []Line) error {
 	var b strings.Builder
-	b.WriteString("| scenario | client | refused per 1000: worst (mean) | early starts | share of the oracle: worst (mean) | oracle, of the quota | runs that keep to it |\n|---|---|---:|---:|---:|---:|---:|\n")
+	b.WriteString("| scenario | client | refused per 1000: worst (mean) | early starts | share of the oracle: worst (mean) | oracle, of the quota | runs that keep to it | out of reach |\n|---|---|---:|---:|---:|---:|---:|---:|\n")
 	for _, row := range rows {
 		title := row.Title
 		for _, l := range lines {
 			if l.Row != row.Name {
 				continue
 			}
-			kept := ""
+			kept, beyond := "", ""
 			if l.Client == Heed.Name {
 				kept = fmt.Sprintf("%d of %d", l.Runs-l.Failed, l.Runs)
+				if l.OutOfReach > 0 {
+					beyond = fmt.Sprint(l.OutOfReach)
+				}
 			}
 			c := l.cells()
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", title, l.Client, c[2], c[4], c[5], c[6], kept)
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s |\n", title, l.Client, c[2], c[4], c[5], c[6], kept, beyond)
 			title = ""
 		}
 	}
