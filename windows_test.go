@@ -747,3 +747,31 @@ func TestWhoWaitsBehindAResetAloneGoesNoLaterThanWhoComesThen(t *testing.T) {
 		t.Errorf("goes at %v where it waits, at %v where it comes later; Check says %v, want 1s", waited, then, check)
 	}
 }
+
+// What was on its way when the first word of a policy came may not have been counted in it. That less is left
+// then is no sign of others, and all of the windows to come is used.
+func TestWindowsThatAreToldOfLateAreUsedUp(t *testing.T) {
+	const windows, quota, phases = 20, 50, 16
+	for _, c := range []struct {
+		name    string
+		latency heedtest.Latency
+		least   int64
+	}{ // there is more than a quota in twenty lengths of a window, for they begin and end within one
+		{"5 ms", heedtest.RoundTrip(5 * time.Millisecond), 16080},
+		{"500 ms", heedtest.RoundTrip(500 * time.Millisecond), 15550},
+		{"drawn", heedtest.HeavyTail(30*time.Millisecond, 1.7, 5*time.Second, 2), 15950},
+	} {
+		var accepted int64
+		for phase := range time.Duration(phases) {
+			tally, _ := load{heedtest.Config{
+				Algorithm: heedtest.FixedWindowByClock, Policies: []heedtest.Policy{{Quota: quota, Window: 5 * time.Second}},
+				Below: 0.2, Phase: phase * 312 * time.Millisecond, Latency: c.latency,
+			}, 16, windows, nil}.play(t)
+			accepted += tally.Accepted
+		}
+		t.Logf("%s: %d accepted of %d", c.name, accepted, phases*windows*quota)
+		if accepted < c.least {
+			t.Errorf("%s: %d accepted of %d, want %d", c.name, accepted, phases*windows*quota, c.least)
+		}
+	}
+}
