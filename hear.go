@@ -66,7 +66,7 @@ func (pm *Permit) settle(now time.Time, a *Announcement) {
 				c.slot.ledger.hearSilence(now, pm.start, c, &c.slot.terms)
 			}
 			if c.due && c.slot.habit.last.Before(now) {
-				c.slot.habit.missed()
+				c.slot.missed(now, pm, c, a.Refused)
 			}
 		}
 	}
@@ -299,7 +299,13 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 		s.settle(now, pm.start, c)
 	}
 	if s.ledger.said.IsZero() {
-		s.ledger.adopt(now, p.learner.accepted, lim.Remaining, &s.terms)
+		s.habit.ours = s.ledger.adopt(now, p.learner.accepted, lim.Remaining, &s.terms)
+	}
+	switch {
+	case a.Refused:
+		s.habit.inRow = 0
+	case s.habit.late(&s.policy):
+		s.habit.spoke(pm.route())
 	}
 	room := s.ledger.room(now, &s.terms)
 	capped := s.ledger.hear(now, pm.start, c, &s.terms, statement{
