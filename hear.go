@@ -21,7 +21,7 @@ func (p *partition) hear(now time.Time, pm *Permit, status int, a *Announcement)
 		a, told, l = p.hearAnnounced(now, pm, a, first)
 	}
 	if first {
-		pm.settle(now, a)
+		pm.settle(now, status, a)
 		p.fade(now)
 	}
 	if a.Reduced {
@@ -51,7 +51,7 @@ func (p *partition) hear(now time.Time, pm *Permit, status int, a *Announcement)
 
 // settle squares the permit's accounts with its answer: with those that the answer says
 // nothing of, for hearLimit has seen to the others. What came from a cache cost nothing.
-func (pm *Permit) settle(now time.Time, a *Announcement) {
+func (pm *Permit) settle(now time.Time, status int, a *Announcement) {
 	for i := range pm.charges {
 		c := &pm.charges[i]
 		switch {
@@ -66,7 +66,7 @@ func (pm *Permit) settle(now time.Time, a *Announcement) {
 				c.slot.ledger.hearSilence(now, pm.start, c, &c.slot.terms)
 			}
 			if c.due && c.slot.habit.last.Before(now) {
-				c.slot.missed(now, pm, c, a.Refused)
+				c.slot.missed(now, pm, c, status < 400 && !a.Refused) // an error may come from nearer by
 			}
 		}
 	}

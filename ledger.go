@@ -257,7 +257,8 @@ func (l *ledger) hearMore(now time.Time, c *charge, least int64, p *Policy) {
 	before := c.said > least
 	least = min(least, p.Quota) - (l.sent - c.answered - c.n)
 	switch {
-	case c.epoch != l.epoch || l.shape == shapeSliding: // there it is known when units are back
+	case c.epoch != l.epoch || p.Unit == UnitContentBytes:
+	case l.shape == shapeSliding: // it is known when units are back
 	case !l.stated:
 		l.carried = max(l.carried, l.inEpoch+least)
 	case before:

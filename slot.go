@@ -224,10 +224,11 @@ func (s *slot) settle(now, start time.Time, c *charge) {
 	s.books.settle(now, start, c, &s.terms)
 }
 
-// missed says that the answer to pm's request, which took c, could be expected to announce the policy, and said nothing of it.
-func (s *slot) missed(now time.Time, pm *Permit, c *charge, refused bool) {
+// missed says that the answer to pm's request, which took c, could be expected to announce the policy, and said nothing of it;
+// well: it comes from where it is counted.
+func (s *slot) missed(now time.Time, pm *Permit, c *charge, well bool) {
 	s.habit.missed()
-	if !refused && s.habit.tells(pm.route(), &s.policy) {
+	if well && s.habit.tells(pm.route(), &s.policy) {
 		s.ledger.hearMore(now, c, s.habit.most+1, &s.terms)
 	}
 }
