@@ -14,6 +14,9 @@ type habit struct {
 	most       int64     // … and the most that was said to be left
 	silent     int       // answers since that could be expected to announce it …
 	usual      int       // … and the most of them that there were between two that did
+	ours       bool      // all that had been used by the first word of it this process had used
+	inRow      int       // answers that announced it with none between that was expected to, and did not …
+	route      string    // … the latest to a request of this route
 }
 
 // windowless is how long a policy without a window holds that is no longer
@@ -41,6 +44,24 @@ func (h *habit) due(used int64, p *Policy) bool {
 
 // missed notes that an answer that was due said nothing of the policy.
 func (h *habit) missed() { h.silent++ }
+
+// spoke takes in that an accepted answer of a route announced the policy.
+func (h *habit) spoke(route string) {
+	h.inRow++
+	h.route = route
+}
+
+// tells reports whether an answer of a route that was expected to announce the policy, and does not, shows that more
+// is left than any that did has said. So it is where only answers that say that little is left announce it, and where
+// each of them does: what went before the first of them is all that was used by then, and several have come in a
+// row. What another route says may be silent whatever is left.
+func (h *habit) tells(route string, p *Policy) bool {
+	if h.inRow < convinced {
+		h.inRow = 0
+		return false
+	}
+	return h.ours && !h.onRefusals && h.late(p) && h.route == route
+}
 
 // broken reports whether the policy was not announced for longer than its
 // window, by more answers than can be chance. Where it is only announced when

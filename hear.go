@@ -21,7 +21,7 @@ func (p *partition) hear(now time.Time, pm *Permit, status int, a *Announcement)
 		a, told, l = p.hearAnnounced(now, pm, a, first)
 	}
 	if first {
-		pm.settle(now, a)
+		pm.settle(now, status, a)
 		p.fade(now)
 	}
 	if a.Reduced {
@@ -51,7 +51,7 @@ func (p *partition) hear(now time.Time, pm *Permit, status int, a *Announcement)
 
 // settle squares the permit's accounts with its answer: with those that the answer says
 // nothing of, for hearLimit has seen to the others. What came from a cache cost nothing.
-func (pm *Permit) settle(now time.Time, a *Announcement) {
+func (pm *Permit) settle(now time.Time, status int, a *Announcement) {
 	for i := range pm.charges {
 		c := &pm.charges[i]
 		switch {
@@ -66,7 +66,7 @@ func (pm *Permit) settle(now time.Time, a *Announcement) {
 				c.slot.ledger.hearSilence(now, pm.start, c, &c.slot.terms)
 			}
 			if c.due && c.slot.habit.last.Before(now) {
-				c.slot.habit.missed()
+				c.slot.missed(now, pm, c, status < 400 && !a.Refused) // an error may come from nearer by
 			}
 		}
 	}
@@ -299,7 +299,13 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 		s.settle(now, pm.start, c)
 	}
 	if s.ledger.said.IsZero() {
-		s.ledger.adopt(now, p.learner.accepted, lim.Remaining, &s.terms)
+		s.habit.ours = s.ledger.adopt(now, p.learner.accepted, lim.Remaining, &s.terms)
+	}
+	switch {
+	case a.Refused:
+		s.habit.inRow = 0
+	case s.habit.late(&s.policy):
+		s.habit.spoke(pm.route())
 	}
 	room := s.ledger.room(now, &s.terms)
 	capped := s.ledger.hear(now, pm.start, c, &s.terms, statement{

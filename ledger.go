@@ -234,19 +234,40 @@ func (l *ledger) rest(_ time.Time, p *Policy) time.Time {
 
 // adopt takes what the first word of a policy shows to be in use for this
 // process's own as far as it has had so many requests accepted: what went
-// before a policy was known is no use by others.
-func (l *ledger) adopt(now time.Time, accepted, remaining int64, p *Policy) {
+// before a policy was known is no use by others. It reports whether that is all.
+func (l *ledger) adopt(now time.Time, accepted, remaining int64, p *Policy) (all bool) {
 	if remaining < 0 || p.Window <= 0 || accepted == 0 {
-		return
+		return false
 	}
-	n := min(p.Quota-remaining-l.own.used(now, p.Window), accepted)
+	used := p.Quota - remaining - l.own.used(now, p.Window)
+	n := min(used, accepted)
 	if n <= 0 {
-		return
+		return false
 	}
 	l.adopted = now.Add(p.Window)
 	l.own.take(n)
 	l.own.done(now, now, 0, n, p.Quota, p.Window)
 	l.inEpoch += n
+	return n == used
+}
+
+// hearMore takes in that the answer to c shows, by saying nothing, that so many units were left at least, save for
+// those that it may not have counted. If it went before anything was said in this epoch, it was counted before that, too.
+func (l *ledger) hearMore(now time.Time, c *charge, least int64, p *Policy) {
+	before := c.said > least
+	least = min(least, p.Quota) - (l.sent - c.answered - c.n)
+	switch {
+	case c.epoch != l.epoch || p.Unit == UnitContentBytes:
+	case l.shape == shapeSliding: // it is known when units are back
+	case !l.stated:
+		l.carried = max(l.carried, l.inEpoch+least)
+	case before:
+		l.left = min(l.left+c.n, l.most)
+	case l.shape != shapeRefill:
+		l.left, l.most = max(l.left, least), max(l.most, least)
+	case l.refilled(now, p) < float64(least):
+		l.left, l.part, l.most, l.said = least, 0, max(l.most, least), now
+	}
 }
 
 // settle closes a request's account without news: its answer said nothing

@@ -50,7 +50,7 @@ const shareable = 20
 // use the quota too. How much is followed over half a window.
 func (l *ledger) noticeOthers(now time.Time, p *Policy, c *charge, r int64, refused bool) {
 	d := now.Sub(l.said)
-	if c.sent < l.saidOf || d <= 0 {
+	if c.sent < l.saidOf || d <= 0 || now.Before(l.adopted) { // nobody knows what the first word counted
 		return
 	}
 	if l.shape == shapeSliding || l.twoCounts() {

@@ -224,6 +224,15 @@ func (s *slot) settle(now, start time.Time, c *charge) {
 	s.books.settle(now, start, c, &s.terms)
 }
 
+// missed says that the answer to pm's request, which took c, could be expected to announce the policy, and said nothing of it;
+// well: it comes from where it is counted.
+func (s *slot) missed(now time.Time, pm *Permit, c *charge, well bool) {
+	s.habit.missed()
+	if well && s.habit.tells(pm.route(), &s.policy) {
+		s.ledger.hearMore(now, c, s.habit.most+1, &s.terms)
+	}
+}
+
 // settleRefused says that c's request was refused: what it took is in nobody's
 // use, save where the origin counts refused requests, which what it says of
 // this policy will show. Of a policy of which answers say nothing it is not known.
