@@ -166,7 +166,8 @@ func New(c redis.UniversalClient, o Options) *Ledger {
 func (l *Ledger) Err() error { return l.bad }
 
 // Close gives back all that the Ledger holds for requests to come, and ends
-// its subscription. Its error is that of Redis. Requests that are waiting get
+// its subscription. Its error is that of Redis, which it waits for no longer
+// than three times Options.Timeout where it does not answer. Requests that are waiting get
 // [ErrClosed].
 func (l *Ledger) Close() error {
 	l.mu.Lock()
@@ -183,21 +184,45 @@ func (l *Ledger) Close() error {
 	}
 	if stop != nil {
 		stop()
-		<-stopped
+		select {
+		case <-stopped:
+		case <-time.After(l.o.Timeout): // it is connecting, and ends with that
+		}
 	}
 	return err
 }
 
-// giveBack returns every lease and tells what has not been told.
+// giveBack returns every lease and tells what has not been told. Where Redis does not
+// answer, it is not waited for once for each partition.
 func (l *Ledger) giveBack() error {
-	var errs []error
+	var mu sync.Mutex
+	var failed error // the first one: of thousands of partitions, all are alike
+	var wg sync.WaitGroup
+	enough := time.Now().Add(l.o.Timeout)
+	atOnce := make(chan struct{}, flushesAtOnce)
 	for _, b := range l.all() {
-		if err := b.flush(); err != nil {
-			errs = append(errs, err)
+		atOnce <- struct{}{}
+		mu.Lock()
+		giveUp := failed != nil && !time.Now().Before(enough)
+		mu.Unlock()
+		if giveUp {
+			break
 		}
+		wg.Go(func() {
+			err := b.flush()
+			mu.Lock()
+			failed = cmp.Or(failed, err)
+			mu.Unlock()
+			<-atOnce
+		})
 	}
-	return errors.Join(errs...)
+	wg.Wait()
+	return failed
 }
+
+// flushesAtOnce is how many partitions are told of at once when a ledger is
+// closed: a few for each connection that a client has.
+const flushesAtOnce = 64
 
 func (l *Ledger) all() []*book {
 	l.mu.Lock()
