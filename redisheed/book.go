@@ -41,7 +41,8 @@ type book struct {
 	waiting int64 // other processes that waited then
 	clients int64 // processes in all; 0: not known
 
-	birth  string // of the origin's key, as seen last
+	birth  string // of the origin's key, as seen last …
+	begun  string // … and of the partition's
 	resets int64
 	clock  clock
 	rtt    time.Duration         // of the slowest recent flight

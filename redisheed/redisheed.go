@@ -3,14 +3,13 @@ package redisheed
 import (
 	"cmp"
 	"context"
-	"crypto/hmac"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -227,11 +226,7 @@ const flushesAtOnce = 64
 func (l *Ledger) all() []*book {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all := make([]*book, 0, len(l.books))
-	for _, b := range l.books {
-		all = append(all, b)
-	}
-	return all
+	return slices.Collect(maps.Values(l.books))
 }
 
 // Attach implements [heed.Ledger].
@@ -247,135 +242,6 @@ func (l *Ledger) Attach(news func(heed.News)) (detach func() error) {
 		delete(l.listeners, id)
 		l.mu.Unlock()
 		return l.giveBack()
-	}
-}
-
-// Partition implements [heed.Ledger]: the name is an HMAC-SHA256 of the
-// credential under the seed, cut to 128 bits. Where Redis has never said which
-// seed that is, a process that goes alone uses one of its own, and the name is
-// marked as its own too.
-func (l *Ledger) Partition(ctx context.Context, credential string) (string, error) {
-	if l.bad != nil {
-		return "", l.bad
-	}
-	if credential == "" {
-		return "-", nil
-	}
-	seed, err := l.theSeed(ctx)
-	if err != nil && (l.o.OnOutage == Fail || ctx.Err() != nil) {
-		return "", err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err != nil {
-		l.unnamed = true
-		return ownName + hashed(l.own, credential), nil
-	}
-	name := hashed(seed, credential)
-	if l.unnamed {
-		l.rename(ownName+hashed(l.own, credential), name)
-	}
-	return name, nil
-}
-
-// ownName begins the names of partitions that mean nothing to other processes.
-const ownName = "~"
-
-func hashed(seed []byte, credential string) string {
-	mac := hmac.New(sha256.New, seed)
-	mac.Write([]byte(credential))
-	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:16])
-}
-
-// theSeed returns the seed that all processes use. Where Redis did not say, it
-// is not asked again for a while.
-func (l *Ledger) theSeed(ctx context.Context) ([]byte, error) {
-	l.mu.Lock()
-	seed, err := l.seed, l.seedErr
-	early := time.Now().Before(l.seedAgain)
-	l.mu.Unlock()
-	if seed != nil {
-		return seed, nil
-	}
-	if err != nil && early {
-		return nil, err
-	}
-	if seed, err = l.fetchSeed(ctx); err != nil && ctx.Err() == nil {
-		l.mu.Lock()
-		l.seedErr, l.seedAgain = err, time.Now().Add(tryAgainAtMost)
-		l.mu.Unlock()
-	}
-	return seed, err
-}
-
-// rename gives the books of a partition the name it has in Redis, which was
-// not known when they were begun. l.mu is held.
-func (l *Ledger) rename(own, name string) {
-	l.unnamed = false
-	for was, b := range l.books {
-		is := bookName{was.origin, name}
-		switch {
-		case was.partition == own && l.books[is] == nil:
-			delete(l.books, was)
-			l.books[is] = b
-			b.mu.Lock()
-			b.name = is
-			b.mu.Unlock()
-		case strings.HasPrefix(was.partition, ownName):
-			l.unnamed = true
-		}
-	}
-}
-
-// noSeed is why Redis is not asked about partitions whose names it does not
-// know.
-func (l *Ledger) noSeed() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return fmt.Errorf("redisheed: no seed yet: %w", l.seedErr)
-}
-
-func randomSeed() []byte {
-	seed := make([]byte, 32)
-	rand.Read(seed)
-	return seed
-}
-
-// fetchSeed takes the seed that is kept in Redis, and puts one there where
-// there is none.
-func (l *Ledger) fetchSeed(ctx context.Context) ([]byte, error) {
-	fresh := randomSeed()
-	key := l.o.Prefix + ":seed"
-	v, err := call(ctx, l.o.Timeout, func(ctx context.Context) (string, error) {
-		if err := l.c.SetNX(ctx, key, hex.EncodeToString(fresh), 0).Err(); err != nil {
-			return "", err
-		}
-		return l.c.Get(ctx, key).Result()
-	}, nil)
-	if err != nil {
-		return nil, err
-	}
-	seed, err := hex.DecodeString(v)
-	if err != nil {
-		return nil, fmt.Errorf("redisheed: %s is not a seed: %w", key, err)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.seed == nil {
-		l.seed = seed
-	}
-	return l.seed, nil
-}
-
-// keepSeed puts the seed this process knows back into a Redis that lost it.
-func (l *Ledger) keepSeed() {
-	l.mu.Lock()
-	seed := l.seed
-	l.mu.Unlock()
-	if l.o.Seed == nil && seed != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), l.o.Timeout)
-		defer cancel()
-		l.c.SetNX(ctx, l.o.Prefix+":seed", hex.EncodeToString(seed), 0)
 	}
 }
 
@@ -441,13 +307,17 @@ func (l *Ledger) forgetAnswers(origin string) {
 func (l *Ledger) of(origin, partition string) []*book {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var found []*book
-	for name, b := range l.books {
-		if name.origin == origin && (partition == "" || name.partition == partition) {
-			found = append(found, b)
-		}
+	s := l.origins[origin]
+	switch {
+	case s == nil:
+		return nil
+	case partition == "":
+		return slices.Collect(maps.Values(s.books))
 	}
-	return found
+	if b := s.books[partition]; b != nil {
+		return []*book{b}
+	}
+	return nil
 }
 
 // idleBook is how long a book nobody asks is kept.
@@ -469,12 +339,11 @@ func (l *Ledger) book(origin, partition string) (*book, error) {
 		l.sweep(time.Now())
 		s := l.origins[origin]
 		if s == nil {
-			s = &slots{}
+			s = &slots{books: make(map[string]*book)}
 			l.origins[origin] = s
 		}
-		s.books++
 		b = newBook(l, name, s)
-		l.books[name] = b
+		l.books[name], s.books[partition] = b, b
 	}
 	b.used.Store(time.Now().UnixNano())
 	l.listen()
@@ -490,10 +359,9 @@ func (l *Ledger) sweep(now time.Time) {
 	for name, b := range l.books {
 		if now.UnixNano()-b.used.Load() > int64(idleBook) && b.retire() {
 			delete(l.books, name)
-			if s := l.origins[name.origin]; s != nil {
-				if s.books--; s.books == 0 {
-					delete(l.origins, name.origin)
-				}
+			delete(b.slots.books, name.partition)
+			if len(b.slots.books) == 0 {
+				delete(l.origins, name.origin)
 			}
 		}
 	}

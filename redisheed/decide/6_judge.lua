@@ -35,6 +35,7 @@ if judged then
   if whole > now and not wdoubt then hold(whole, 'pause') end
   if pause > now and not doubt then hold(pause, 'pause') end
   if o.h then hold(tonumber(o.h), 'ledger') end
+  if p.h then hold(tonumber(p.h), 'ledger') end
   if q.iv and o.l then hold(tonumber(o.l) + q.iv, 'interval') end
   if q.mp and (there.others > 0 or there.mine and there.mine.held > 0) then
     hold(now + 250000, 'interval')
