@@ -188,6 +188,7 @@ if judged then
     local n = ceil(ahead / unit) + 1
     for _, g in ipairs(gates) do
       local when = g.when(n * g.cost)
+      if ahead > 0 and when > now + gone then when = min(when, max(g.when(g.cost), now + gone)) end -- those ahead may have gone by then
       if when > at then at, cause, policy = when, 'policy', g.name end
     end
     if fits > 0 then -- others come first; if they do not come, their turn passes
