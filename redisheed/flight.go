@@ -124,6 +124,8 @@ func (b *book) fillAsk(q *question, first *ask) {
 func (b *book) land(q *question, first *ask, r *reply, err error) {
 	if err == nil && r.status == tell {
 		b.l.keepSeed()
+	} else if err == nil && b.l.seedIsDue() {
+		go b.l.keepSeed()
 	}
 	b.mu.Lock()
 	now := time.Now()

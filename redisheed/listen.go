@@ -71,6 +71,7 @@ func (l *Ledger) hear(event any) {
 // missed has those who wait ask anew, once: nobody knows what was published before.
 func (l *Ledger) missed() {
 	l.mu.Lock()
+	l.seedDue = time.Time{}
 	var news []heed.News
 	for origin := range l.origins {
 		news = append(news, heed.News{Origin: origin, Ask: true})

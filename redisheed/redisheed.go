@@ -36,6 +36,8 @@ type Ledger struct {
 	seed      []byte    // nil: not known yet
 	seedErr   error     // why Redis did not say it when asked last …
 	seedAgain time.Time // … and when it is asked again at the earliest
+	seedDue   time.Time // when to see whether Redis still has it
+	seedOther []byte    // another one that Redis was found to have
 	own       []byte    // what credentials are hashed with until it is known, going alone
 	unnamed   bool      // there are books under such names
 	books     map[bookName]*book
@@ -59,7 +61,8 @@ type Options struct {
 
 	// Seed is what credentials are hashed with before they become part of a
 	// key; all processes need the same. nil: 32 random bytes kept in Redis,
-	// under Prefix:seed. Where Redis does not keep its data over a restart,
+	// under Prefix:seed. Where Redis may not keep it (over a restart, or
+	// since it evicts keys), the processes that have it put it back; to be sure,
 	// set one.
 	Seed []byte
 

@@ -1,15 +1,19 @@
 package redisheed
 
 import (
+	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // Partition implements [heed.Ledger]: the name is an HMAC-SHA256 of the
@@ -107,10 +111,27 @@ func randomSeed() []byte {
 // fetchSeed takes the seed that is kept in Redis, and puts one there where
 // there is none.
 func (l *Ledger) fetchSeed(ctx context.Context) ([]byte, error) {
-	fresh := randomSeed()
+	seed, err := l.agreeOn(ctx, randomSeed())
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.seed == nil {
+		l.seed, l.seedDue = seed, time.Now().Add(seedEvery)
+	}
+	return l.seed, nil
+}
+
+// agreeOn returns the seed that is kept in Redis: what is offered, where there was none.
+func (l *Ledger) agreeOn(ctx context.Context, offered []byte) ([]byte, error) {
 	key := l.o.Prefix + ":seed"
 	v, err := call(ctx, l.o.Timeout, func(ctx context.Context) (string, error) {
-		if err := l.c.SetNX(ctx, key, hex.EncodeToString(fresh), 0).Err(); err != nil {
+		v, err := l.c.Get(ctx, key).Result()
+		if !errors.Is(err, redis.Nil) {
+			return v, err
+		}
+		if err := l.c.SetNX(ctx, key, hex.EncodeToString(offered), 0).Err(); err != nil {
 			return "", err
 		}
 		return l.c.Get(ctx, key).Result()
@@ -122,22 +143,43 @@ func (l *Ledger) fetchSeed(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("redisheed: %s is not a seed: %w", key, err)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.seed == nil {
-		l.seed = seed
-	}
-	return l.seed, nil
+	return seed, nil
 }
 
-// keepSeed puts the seed this process knows back into a Redis that lost it.
+// seedEvery is how often a process that asks Redis sees to it that the seed is there: it is
+// read by new processes only, and so the first that a Redis without room would evict.
+const seedEvery = 10 * time.Second
+
+// keepSeed puts the seed this process knows back into a Redis that lost it: a process that
+// is new would draw another one, and share nothing with this one.
 func (l *Ledger) keepSeed() {
 	l.mu.Lock()
 	seed := l.seed
 	l.mu.Unlock()
-	if l.o.Seed == nil && seed != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), l.o.Timeout)
-		defer cancel()
-		l.c.SetNX(ctx, l.o.Prefix+":seed", hex.EncodeToString(seed), 0)
+	if l.o.Seed != nil || seed == nil {
+		return
 	}
+	kept, err := l.agreeOn(context.Background(), seed)
+	if err != nil || bytes.Equal(kept, seed) {
+		return
+	}
+	l.mu.Lock()
+	fresh := !bytes.Equal(kept, l.seedOther)
+	l.seedOther = kept
+	l.mu.Unlock()
+	if fresh {
+		l.o.Logger.Error("redisheed: the seed in Redis is no longer that of this process, which shares no quotas of credentials with newer ones until it is restarted; Options.Seed prevents that", "key", l.o.Prefix+":seed")
+	}
+}
+
+// seedIsDue reports whether it is time to see to the seed, which it then is for whoever asks first.
+func (l *Ledger) seedIsDue() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	if l.seed == nil || now.Before(l.seedDue) || l.closed {
+		return false
+	}
+	l.seedDue = now.Add(seedEvery)
+	return true
 }
