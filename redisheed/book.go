@@ -116,6 +116,7 @@ func newBook(l *Ledger, name bookName, s *slots) *book {
 func (b *book) take(ctx context.Context, a *ask) (got, error) {
 	now := time.Now()
 	b.mu.Lock()
+	a.limits = b.settle(a.limits)
 	if len(b.askers) == 0 {
 		if g, ok := b.fromHand(now, a); ok {
 			b.mu.Unlock()

@@ -254,7 +254,7 @@ func (l *Ledger) Take(ctx context.Context, q *heed.Question) (heed.Answer, error
 	if err != nil {
 		return heed.Answer{}, err
 	}
-	got, err := b.take(ctx, &ask{limits: b.limitsOf(q), need: 1 + int64(q.Ahead), want: 1 + int64(max(q.Waiting, q.Ahead)), queue: !q.NoWait, latency: q.Latency, maxWait: q.MaxWait})
+	got, err := b.take(ctx, &ask{limits: limitsOf(q), need: 1 + int64(q.Ahead), want: 1 + int64(max(q.Waiting, q.Ahead)), queue: !q.NoWait, latency: q.Latency, maxWait: q.MaxWait})
 	if err != nil {
 		return heed.Answer{}, err
 	}
@@ -267,7 +267,7 @@ func (l *Ledger) Check(ctx context.Context, q *heed.Question) (heed.Answer, erro
 	if err != nil {
 		return heed.Answer{}, err
 	}
-	got, err := b.check(ctx, &ask{limits: b.limitsOf(q), need: 1, latency: q.Latency, maxWait: q.MaxWait})
+	got, err := b.check(ctx, &ask{limits: limitsOf(q), need: 1, latency: q.Latency, maxWait: q.MaxWait})
 	if err != nil {
 		return heed.Answer{}, err
 	}
