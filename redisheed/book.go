@@ -41,7 +41,8 @@ type book struct {
 	waiting int64 // other processes that waited then
 	clients int64 // processes in all; 0: not known
 
-	birth  string // of the origin's key, as seen last
+	birth  string // of the origin's key, as seen last …
+	begun  string // … and of the partition's
 	resets int64
 	clock  clock
 	rtt    time.Duration         // of the slowest recent flight
@@ -115,6 +116,7 @@ func newBook(l *Ledger, name bookName, s *slots) *book {
 func (b *book) take(ctx context.Context, a *ask) (got, error) {
 	now := time.Now()
 	b.mu.Lock()
+	a.limits = b.settle(a.limits)
 	if len(b.askers) == 0 {
 		if g, ok := b.fromHand(now, a); ok {
 			b.mu.Unlock()

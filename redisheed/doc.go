@@ -55,12 +55,13 @@
 // [GoAlone] each process keeps to its share. Either way nothing has to be
 // done once Redis is back. What could have gone over a quota is this:
 //
-//   - Redis restarted empty: nothing, where the processes that had used units
-//     are still there, and ask before others do. The first one that notices has
-//     Redis grant nothing for half a second, in which all of them say what they
-//     have in use. A process that had used nothing can be granted units until
-//     then. What processes used that have ended since is forgotten. Requests
-//     in flight are told as units are; token buckets are full again.
+//   - Redis restarted empty, or keys that it evicted: nothing, where the
+//     processes that had used units are still there, and ask before others do.
+//     The first one that notices has Redis grant nothing for half a second, in
+//     which all of them say what they have in use. A process that had used
+//     nothing can be granted units until then. What processes used that have
+//     ended since is forgotten. Requests in flight are told as units are; token
+//     buckets are full again.
 //
 //   - A failover that loses the last writes: as many units as were granted in
 //     them. Of announced policies the next answer puts that right.

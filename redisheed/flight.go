@@ -14,7 +14,7 @@ func (b *book) fly(now time.Time, do string) {
 	b.flying = true
 	b.landed = make(chan struct{})
 	b.measure(now)
-	q := &question{Do: do, Birth: b.birth}
+	q := &question{Do: do, Birth: b.birth, Begun: b.begun}
 	var first *ask
 	if do == "ask" {
 		first = b.askers[0]
@@ -124,6 +124,8 @@ func (b *book) fillAsk(q *question, first *ask) {
 func (b *book) land(q *question, first *ask, r *reply, err error) {
 	if err == nil && r.status == tell {
 		b.l.keepSeed()
+	} else if err == nil && b.l.seedIsDue() {
+		go b.l.keepSeed()
 	}
 	b.mu.Lock()
 	now := time.Now()
@@ -184,6 +186,7 @@ func (b *book) hear(now time.Time, q *question, first *ask, r *reply) []heed.New
 	b.heard, b.heardAt = q.Flight, r.sent
 	took := r.came.Sub(r.sent)
 	b.rtt = max(took, b.rtt-b.rtt/8)
+	b.begun = r.begun
 	if r.status == tell {
 		b.slots.undo(b, q)
 		b.birth, b.resets = r.birth, r.resets

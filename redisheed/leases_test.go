@@ -85,6 +85,24 @@ func TestWhatIsNotUsedOfALeaseIsGivenBack(t *testing.T) {
 	})
 }
 
+func TestALookLeavesALeaseInHand(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t, anyServer(t), Options{Lease: time.Hour})
+	policy := heed.Policy{Quota: 10_000, Window: time.Hour}
+	b := busy(t, l, policy)
+	had := b.hold()
+	limit := l.Limit("key", policy)
+	if _, err := limit.Check(heed.WithCost(t.Context(), "", 2)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := limit.Stats(heed.WithCost(t.Context(), "", 0)); err != nil {
+		t.Fatal(err)
+	}
+	if has := b.hold(); has != had {
+		t.Errorf("%d in hand, and after a look %d", had, has)
+	}
+}
+
 func TestCloseGivesBackLeases(t *testing.T) {
 	t.Parallel()
 	c := anyServer(t)

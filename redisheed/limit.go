@@ -57,11 +57,8 @@ func (m *Limit) ask(ctx context.Context) (*book, *ask, error) {
 		unit = heed.UnitRequests
 	}
 	n := heed.CostOf(ctx, m.p.Unit, 1)
-	a := &ask{need: 1, want: 1, queue: true, plain: true}
-	b.mu.Lock()
-	a.limits = b.settle(&limits{cost: heed.Cost{Requests: n}, list: []limit{{idOf(m.p.Name, m.p.PartitionKey), 'r', m.p.Quota, micros(m.p.Window), m.p.Burst}}})
-	b.mu.Unlock()
-	return b, a, nil
+	policy := limit{idOf(m.p.Name, m.p.PartitionKey), 'r', m.p.Quota, micros(m.p.Window), m.p.Burst}
+	return b, &ask{need: 1, want: 1, queue: true, plain: true, limits: &limits{cost: heed.Cost{Requests: n}, list: []limit{policy}}}, nil
 }
 
 // Acquire takes one unit, or as many as [heed.WithCost] says for the policy's
@@ -190,7 +187,7 @@ func (b *book) check(ctx context.Context, a *ask) (got, error) {
 		b.mu.Lock()
 	}
 	hand := int64(0)
-	if b.limits == a.limits {
+	if a.limits.equal(b.limits) {
 		hand = b.inHand()
 	}
 	q := &question{Do: "check", Birth: b.birth, Need: 1, Imm: 1, Latency: micros(a.latency)}

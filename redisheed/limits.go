@@ -24,9 +24,7 @@ type limits struct {
 }
 
 // limitsOf returns the limits of a question.
-func (b *book) limitsOf(q *heed.Question) *limits {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func limitsOf(q *heed.Question) *limits {
 	m := &limits{cost: q.Cost, iv: micros(q.MinInterval), mp: micros(q.MinPause), mc: int64(q.MaxConcurrent), pace: q.Velocity}
 	for _, p := range q.Policies {
 		if u := unitOf(p.Unit); u != 0 {
@@ -38,7 +36,7 @@ func (b *book) limitsOf(q *heed.Question) *limits {
 			m.heard = append(m.heard, limit{idOf(p.Name, p.PartitionKey), u, p.Quota, micros(p.Window), 0})
 		}
 	}
-	return b.settle(m)
+	return m
 }
 
 // put has a question ask for them.
@@ -47,10 +45,15 @@ func (m *limits) put(q *question) {
 	q.Requests, q.Bytes, q.Concurrent = m.cost.Requests, m.cost.Bytes, m.cost.Concurrent
 }
 
-// settle returns the limits that stand for all equal to m.
+// equal reports whether questions about m and about was are about the same.
+func (m *limits) equal(was *limits) bool {
+	return was != nil && was.cost == m.cost && was.iv == m.iv && was.mp == m.mp && was.mc == m.mc && was.pace == m.pace && slices.Equal(was.list, m.list) && slices.Equal(was.heard, m.heard)
+}
+
+// settle returns the limits that stand for all equal to m. What is in hand was taken of others.
 func (b *book) settle(m *limits) *limits {
-	if was := b.limits; was != nil && was.cost == m.cost && was.iv == m.iv && was.mp == m.mp && was.mc == m.mc && was.pace == m.pace && slices.Equal(was.list, m.list) && slices.Equal(was.heard, m.heard) {
-		return was
+	if m.equal(b.limits) {
+		return b.limits
 	}
 	if b.limits != nil {
 		b.emptyHand(time.Now())

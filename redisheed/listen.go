@@ -24,38 +24,54 @@ type message struct {
 	Resets    int64  `json:"r"`
 }
 
-// listen subscribes to what other processes publish. l.mu is held.
+// listen subscribes to what other processes publish, which takes as long as connecting
+// does: nobody waits for it. l.mu is held.
 func (l *Ledger) listen() {
 	if l.stop != nil || l.closed || l.bad != nil {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	sub := l.c.Subscribe(ctx, l.o.Prefix+":news")
-	l.stop = func() { cancel(); sub.Close() }
-	l.stopped = make(chan struct{})
+	stopped := make(chan struct{})
+	l.stop, l.stopped = cancel, stopped
 	go func() {
-		defer close(l.stopped)
-		for event := range sub.ChannelWithSubscriptions() {
-			m, ok := event.(*redis.Message)
-			if !ok { // it has begun, or begun again after the connection broke
-				l.missed()
-				continue
-			}
-			var msg message
-			if err := json.Unmarshal([]byte(m.Payload), &msg); err != nil {
-				l.o.Logger.Warn("redisheed: a message that is none of ours", "channel", m.Channel, "error", err)
-				continue
-			}
-			if msg.Client != l.id {
-				l.take1(&msg)
+		defer close(stopped)
+		sub := l.c.Subscribe(ctx, l.o.Prefix+":news")
+		defer sub.Close()
+		for events := sub.ChannelWithSubscriptions(); ; {
+			select {
+			case event, open := <-events:
+				if !open { // for the client was closed
+					return
+				}
+				l.hear(event)
+			case <-ctx.Done():
+				return
 			}
 		}
 	}()
 }
 
+// hear takes in what the subscription brings.
+func (l *Ledger) hear(event any) {
+	m, ok := event.(*redis.Message)
+	if !ok { // it has begun, or begun again after the connection broke
+		l.missed()
+		return
+	}
+	var msg message
+	if err := json.Unmarshal([]byte(m.Payload), &msg); err != nil {
+		l.o.Logger.Warn("redisheed: a message that is none of ours", "channel", m.Channel, "error", err)
+		return
+	}
+	if msg.Client != l.id {
+		l.take1(&msg)
+	}
+}
+
 // missed has those who wait ask anew, once: nobody knows what was published before.
 func (l *Ledger) missed() {
 	l.mu.Lock()
+	l.seedDue = time.Time{}
 	var news []heed.News
 	for origin := range l.origins {
 		news = append(news, heed.News{Origin: origin, Ask: true})

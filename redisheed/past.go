@@ -202,10 +202,16 @@ func (c *clock) set(r *reply) (by int64) {
 		by = r.now - c.wall(r.sent)
 	}
 	took := r.came.Sub(r.sent)
-	if c.at.IsZero() || took <= c.took || r.came.Sub(c.at) > 10*time.Second {
+	if c.at.IsZero() || took <= c.took || r.came.Sub(c.at) > 10*time.Second || c.wasSet(r) {
 		c.base, c.at, c.took = r.now, r.sent, took
 	}
 	return by
+}
+
+// wasSet reports whether the clock says in r what it cannot have come to by
+// itself: it was set, or Redis is on another machine now.
+func (c *clock) wasSet(r *reply) bool {
+	return r.now < c.now(r.sent)-micros(c.took) || r.now > c.now(r.came)
 }
 
 func (c *clock) now(t time.Time) int64 {

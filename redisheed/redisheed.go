@@ -3,14 +3,13 @@ package redisheed
 import (
 	"cmp"
 	"context"
-	"crypto/hmac"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -37,6 +36,8 @@ type Ledger struct {
 	seed      []byte    // nil: not known yet
 	seedErr   error     // why Redis did not say it when asked last …
 	seedAgain time.Time // … and when it is asked again at the earliest
+	seedDue   time.Time // when to see whether Redis still has it
+	seedOther []byte    // another one that Redis was found to have
 	own       []byte    // what credentials are hashed with until it is known, going alone
 	unnamed   bool      // there are books under such names
 	books     map[bookName]*book
@@ -60,7 +61,8 @@ type Options struct {
 
 	// Seed is what credentials are hashed with before they become part of a
 	// key; all processes need the same. nil: 32 random bytes kept in Redis,
-	// under Prefix:seed. Where Redis does not keep its data over a restart,
+	// under Prefix:seed. Where Redis may not keep it (over a restart, or
+	// since it evicts keys), the processes that have it put it back; to be sure,
 	// set one.
 	Seed []byte
 
@@ -166,7 +168,8 @@ func New(c redis.UniversalClient, o Options) *Ledger {
 func (l *Ledger) Err() error { return l.bad }
 
 // Close gives back all that the Ledger holds for requests to come, and ends
-// its subscription. Its error is that of Redis. Requests that are waiting get
+// its subscription. Its error is that of Redis, which it waits for no longer
+// than three times Options.Timeout where it does not answer. Requests that are waiting get
 // [ErrClosed].
 func (l *Ledger) Close() error {
 	l.mu.Lock()
@@ -183,30 +186,50 @@ func (l *Ledger) Close() error {
 	}
 	if stop != nil {
 		stop()
-		<-stopped
+		select {
+		case <-stopped:
+		case <-time.After(l.o.Timeout): // it is connecting, and ends with that
+		}
 	}
 	return err
 }
 
-// giveBack returns every lease and tells what has not been told.
+// giveBack returns every lease and tells what has not been told. Where Redis does not
+// answer, it is not waited for once for each partition.
 func (l *Ledger) giveBack() error {
-	var errs []error
+	var mu sync.Mutex
+	var failed error // the first one: of thousands of partitions, all are alike
+	var wg sync.WaitGroup
+	enough := time.Now().Add(l.o.Timeout)
+	atOnce := make(chan struct{}, flushesAtOnce)
 	for _, b := range l.all() {
-		if err := b.flush(); err != nil {
-			errs = append(errs, err)
+		atOnce <- struct{}{}
+		mu.Lock()
+		giveUp := failed != nil && !time.Now().Before(enough)
+		mu.Unlock()
+		if giveUp {
+			break
 		}
+		wg.Go(func() {
+			err := b.flush()
+			mu.Lock()
+			failed = cmp.Or(failed, err)
+			mu.Unlock()
+			<-atOnce
+		})
 	}
-	return errors.Join(errs...)
+	wg.Wait()
+	return failed
 }
+
+// flushesAtOnce is how many partitions are told of at once when a ledger is
+// closed: a few for each connection that a client has.
+const flushesAtOnce = 64
 
 func (l *Ledger) all() []*book {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all := make([]*book, 0, len(l.books))
-	for _, b := range l.books {
-		all = append(all, b)
-	}
-	return all
+	return slices.Collect(maps.Values(l.books))
 }
 
 // Attach implements [heed.Ledger].
@@ -225,142 +248,13 @@ func (l *Ledger) Attach(news func(heed.News)) (detach func() error) {
 	}
 }
 
-// Partition implements [heed.Ledger]: the name is an HMAC-SHA256 of the
-// credential under the seed, cut to 128 bits. Where Redis has never said which
-// seed that is, a process that goes alone uses one of its own, and the name is
-// marked as its own too.
-func (l *Ledger) Partition(ctx context.Context, credential string) (string, error) {
-	if l.bad != nil {
-		return "", l.bad
-	}
-	if credential == "" {
-		return "-", nil
-	}
-	seed, err := l.theSeed(ctx)
-	if err != nil && (l.o.OnOutage == Fail || ctx.Err() != nil) {
-		return "", err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err != nil {
-		l.unnamed = true
-		return ownName + hashed(l.own, credential), nil
-	}
-	name := hashed(seed, credential)
-	if l.unnamed {
-		l.rename(ownName+hashed(l.own, credential), name)
-	}
-	return name, nil
-}
-
-// ownName begins the names of partitions that mean nothing to other processes.
-const ownName = "~"
-
-func hashed(seed []byte, credential string) string {
-	mac := hmac.New(sha256.New, seed)
-	mac.Write([]byte(credential))
-	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:16])
-}
-
-// theSeed returns the seed that all processes use. Where Redis did not say, it
-// is not asked again for a while.
-func (l *Ledger) theSeed(ctx context.Context) ([]byte, error) {
-	l.mu.Lock()
-	seed, err := l.seed, l.seedErr
-	early := time.Now().Before(l.seedAgain)
-	l.mu.Unlock()
-	if seed != nil {
-		return seed, nil
-	}
-	if err != nil && early {
-		return nil, err
-	}
-	if seed, err = l.fetchSeed(ctx); err != nil && ctx.Err() == nil {
-		l.mu.Lock()
-		l.seedErr, l.seedAgain = err, time.Now().Add(tryAgainAtMost)
-		l.mu.Unlock()
-	}
-	return seed, err
-}
-
-// rename gives the books of a partition the name it has in Redis, which was
-// not known when they were begun. l.mu is held.
-func (l *Ledger) rename(own, name string) {
-	l.unnamed = false
-	for was, b := range l.books {
-		is := bookName{was.origin, name}
-		switch {
-		case was.partition == own && l.books[is] == nil:
-			delete(l.books, was)
-			l.books[is] = b
-			b.mu.Lock()
-			b.name = is
-			b.mu.Unlock()
-		case strings.HasPrefix(was.partition, ownName):
-			l.unnamed = true
-		}
-	}
-}
-
-// noSeed is why Redis is not asked about partitions whose names it does not
-// know.
-func (l *Ledger) noSeed() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return fmt.Errorf("redisheed: no seed yet: %w", l.seedErr)
-}
-
-func randomSeed() []byte {
-	seed := make([]byte, 32)
-	rand.Read(seed)
-	return seed
-}
-
-// fetchSeed takes the seed that is kept in Redis, and puts one there where
-// there is none.
-func (l *Ledger) fetchSeed(ctx context.Context) ([]byte, error) {
-	fresh := randomSeed()
-	key := l.o.Prefix + ":seed"
-	v, err := call(ctx, l.o.Timeout, func(ctx context.Context) (string, error) {
-		if err := l.c.SetNX(ctx, key, hex.EncodeToString(fresh), 0).Err(); err != nil {
-			return "", err
-		}
-		return l.c.Get(ctx, key).Result()
-	}, nil)
-	if err != nil {
-		return nil, err
-	}
-	seed, err := hex.DecodeString(v)
-	if err != nil {
-		return nil, fmt.Errorf("redisheed: %s is not a seed: %w", key, err)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.seed == nil {
-		l.seed = seed
-	}
-	return l.seed, nil
-}
-
-// keepSeed puts the seed this process knows back into a Redis that lost it.
-func (l *Ledger) keepSeed() {
-	l.mu.Lock()
-	seed := l.seed
-	l.mu.Unlock()
-	if l.o.Seed == nil && seed != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), l.o.Timeout)
-		defer cancel()
-		l.c.SetNX(ctx, l.o.Prefix+":seed", hex.EncodeToString(seed), 0)
-	}
-}
-
 // Take implements [heed.Ledger].
 func (l *Ledger) Take(ctx context.Context, q *heed.Question) (heed.Answer, error) {
 	b, err := l.book(q.Origin, q.Partition)
 	if err != nil {
 		return heed.Answer{}, err
 	}
-	got, err := b.take(ctx, &ask{limits: b.limitsOf(q), need: 1 + int64(q.Ahead), want: 1 + int64(max(q.Waiting, q.Ahead)), queue: !q.NoWait, latency: q.Latency, maxWait: q.MaxWait})
+	got, err := b.take(ctx, &ask{limits: limitsOf(q), need: 1 + int64(q.Ahead), want: 1 + int64(max(q.Waiting, q.Ahead)), queue: !q.NoWait, latency: q.Latency, maxWait: q.MaxWait})
 	if err != nil {
 		return heed.Answer{}, err
 	}
@@ -373,7 +267,7 @@ func (l *Ledger) Check(ctx context.Context, q *heed.Question) (heed.Answer, erro
 	if err != nil {
 		return heed.Answer{}, err
 	}
-	got, err := b.check(ctx, &ask{limits: b.limitsOf(q), need: 1, latency: q.Latency, maxWait: q.MaxWait})
+	got, err := b.check(ctx, &ask{limits: limitsOf(q), need: 1, latency: q.Latency, maxWait: q.MaxWait})
 	if err != nil {
 		return heed.Answer{}, err
 	}
@@ -416,13 +310,17 @@ func (l *Ledger) forgetAnswers(origin string) {
 func (l *Ledger) of(origin, partition string) []*book {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var found []*book
-	for name, b := range l.books {
-		if name.origin == origin && (partition == "" || name.partition == partition) {
-			found = append(found, b)
-		}
+	s := l.origins[origin]
+	switch {
+	case s == nil:
+		return nil
+	case partition == "":
+		return slices.Collect(maps.Values(s.books))
 	}
-	return found
+	if b := s.books[partition]; b != nil {
+		return []*book{b}
+	}
+	return nil
 }
 
 // idleBook is how long a book nobody asks is kept.
@@ -444,12 +342,11 @@ func (l *Ledger) book(origin, partition string) (*book, error) {
 		l.sweep(time.Now())
 		s := l.origins[origin]
 		if s == nil {
-			s = &slots{}
+			s = &slots{books: make(map[string]*book)}
 			l.origins[origin] = s
 		}
-		s.books++
 		b = newBook(l, name, s)
-		l.books[name] = b
+		l.books[name], s.books[partition] = b, b
 	}
 	b.used.Store(time.Now().UnixNano())
 	l.listen()
@@ -465,10 +362,9 @@ func (l *Ledger) sweep(now time.Time) {
 	for name, b := range l.books {
 		if now.UnixNano()-b.used.Load() > int64(idleBook) && b.retire() {
 			delete(l.books, name)
-			if s := l.origins[name.origin]; s != nil {
-				if s.books--; s.books == 0 {
-					delete(l.origins, name.origin)
-				}
+			delete(b.slots.books, name.partition)
+			if len(b.slots.books) == 0 {
+				delete(l.origins, name.origin)
 			}
 		}
 	}

@@ -45,6 +45,7 @@ type question struct {
 	Client    string `json:"c"`
 
 	Birth   string `json:"g"`
+	Begun   string `json:"pg,omitempty"`
 	History int    `json:"hist"`
 	Grace   int64  `json:"grace"`
 
@@ -122,7 +123,8 @@ const (
 // A reply is what the script answers.
 type reply struct {
 	status    int64
-	birth     string
+	birth     string // of the origin's key
+	begun     string // … and the partition's
 	resets    int64
 	now       int64 // of Redis
 	now0, x0  int64 // requests that may go at once, and the instant they are booked at
@@ -161,7 +163,7 @@ func readReply(v any) (r *reply, err error) {
 	if f.ok && len(f.list) > 0 {
 		r.now = f.int()
 	}
-	if f.ok && len(f.list) > 0 {
+	if f.ok && len(f.list) > 1 {
 		r.now0, r.x0, r.later, r.x1 = f.int(), f.int(), f.int(), f.int()
 		r.wait = f.span()
 		r.cause, r.policy = f.string(), f.string()
@@ -181,6 +183,9 @@ func readReply(v any) (r *reply, err error) {
 			f.ok = f.ok && g.ok
 			r.announced = append(r.announced, a)
 		}
+	}
+	if f.ok && len(f.list) > 0 {
+		r.begun = f.string()
 	}
 	if !f.ok {
 		return nil, errReply

@@ -12,7 +12,7 @@ type slots struct {
 	mu    sync.Mutex
 	held  int64
 	seq   int64
-	books int // of the origin; guarded by the ledger's lock
+	books map[string]*book // of the origin, by partition; guarded by the ledger's lock
 
 	start, end time.Time // of requests granted without Redis, the latest
 }

@@ -57,25 +57,36 @@ if q['do'] == 'pause' then
   return {0, o.g, resets}
 end
 
--- Who has used units of this origin and finds that Redis knows nothing of it
--- is to tell first. Until all had time to, nothing is granted.
-if q.hist == 1 and q.g ~= o.g then
-  if born or not o.h and now - tonumber(o.g) < q.grace then
-    o.h = int(now + q.grace)
-    redis.call('HSET', O, 'g', o.g, 'h', o.h)
-    redis.call('PEXPIRE', O, 60000)
-    publish({k = 'lost'})
-  end
-  return {2, o.g, resets, int(now)}
-end
-
--- What others may have used of an origin that Redis has not known they are to
--- tell: it may have been emptied.
-if born then publish({k = 'lost'}) end
-
 local stamp = o.g .. '.' .. int(resets)
 local p = load(P)
 local stale = p.g ~= nil and p.g ~= stamp
+-- A partition's key may go while its origin's stays, where Redis has no room for it; a
+-- reset makes its book void, and no other one of it.
+local begun = p.b or '0'
+if p.g == nil or stale and string.match(p.g, '^%d+') ~= o.g then begun = int(now) end
+
+-- Who has used units and finds that Redis knows nothing of them, or of the origin, is to
+-- tell first. Until all had time to, nothing is granted.
+local all = q.g ~= o.g
+if q.hist == 1 and (all or q.pg and q.pg ~= begun) then
+  local key, birth, held = P, begun, not stale and p.h
+  if all then key, birth, held = O, o.g, o.h end
+  if stale then redis.call('DEL', P) end
+  redis.call('HSET', O, 'g', o.g)
+  redis.call('HSET', P, 'g', stamp, 'b', begun)
+  if not held and now - tonumber(birth) < q.grace then
+    redis.call('HSET', key, 'h', int(now + q.grace))
+    publish({k = 'lost', p = not all and q.p or nil})
+  end
+  if redis.call('PTTL', P) < 60000 then redis.call('PEXPIRE', P, 60000) end
+  if redis.call('PTTL', O) < 62000 then redis.call('PEXPIRE', O, 62000) end
+  return {2, o.g, resets, int(now), begun}
+end
+
+-- What others may have used of what Redis has not known they are to tell: it
+-- may have been emptied.
+if born then publish({k = 'lost'}) elseif p.g == nil then publish({k = 'lost', p = q.p}) end
+
 if stale then p = {} end
 local dirty = {} -- fields of p to write
 local news = false -- something was given back

@@ -9,6 +9,7 @@
 -- the cost of each. Those two are in microseconds; other instants are in milliseconds
 -- since the origin's birth.
 local clients, me = {}, nil
+local gone = 60000000 -- who has not been seen for so long is left out
 local birth = tonumber(o.g)
 local function since(x) return birth + tonumber(x) * 1000 end
 for id, seen, want, first, till, batch, got, at, n, took in string.gmatch(p.k or '', '(%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)([^;]*);') do
@@ -17,7 +18,7 @@ for id, seen, want, first, till, batch, got, at, n, took in string.gmatch(p.k or
   if id == q.c then
     me = c
     clients[#clients + 1] = c
-  elseif now - c.seen < 60000000 then
+  elseif now - c.seen < gone then
     clients[#clients + 1] = c
   end
 end

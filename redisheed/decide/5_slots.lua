@@ -50,3 +50,11 @@ if here.freed or there.freed then
   news = true
   if there.freed and q.mp then setO.e = int(now) end
 end
+
+-- Who waits is told of what was given back (see 7_reply) and comes for it at once, if it is
+-- still there: for as long its turn is kept, and not until what it was told to wait for.
+if news then
+  for _, c in ipairs(clients) do
+    if c ~= me and c.till > now + 1000000 then c.till, remember = now + 1000000, true end
+  end
+end

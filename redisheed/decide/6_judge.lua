@@ -35,6 +35,7 @@ if judged then
   if whole > now and not wdoubt then hold(whole, 'pause') end
   if pause > now and not doubt then hold(pause, 'pause') end
   if o.h then hold(tonumber(o.h), 'ledger') end
+  if p.h then hold(tonumber(p.h), 'ledger') end
   if q.iv and o.l then hold(tonumber(o.l) + q.iv, 'interval') end
   if q.mp and (there.others > 0 or there.mine and there.mine.held > 0) then
     hold(now + 250000, 'interval')
@@ -187,6 +188,7 @@ if judged then
     local n = ceil(ahead / unit) + 1
     for _, g in ipairs(gates) do
       local when = g.when(n * g.cost)
+      if ahead > 0 and when > now + gone then when = min(when, max(g.when(g.cost), now + gone)) end -- those ahead may have gone by then
       if when > at then at, cause, policy = when, 'policy', g.name end
     end
     if fits > 0 then -- others come first; if they do not come, their turn passes

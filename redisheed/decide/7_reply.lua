@@ -53,7 +53,7 @@ if q['do'] ~= 'check' then
   if stale then redis.call('DEL', P) end
   if #set > 0 or p.g then
     if p.g == nil then
-      set[#set + 1], set[#set + 2] = 'g', stamp
+      for _, v in ipairs({'g', stamp, 'b', begun}) do set[#set + 1] = v end
     end
     if #del > 0 then redis.call('HDEL', P, unpack(del)) end
     if #set > 0 then redis.call('HSET', P, unpack(set)) end
@@ -90,4 +90,4 @@ for _, field in ipairs(order) do
 end
 local alive = #clients
 return {status, o.g, resets, int(now), m0, int(x0), m1, int(x1), wait, cause, policy, least, alive, waiting,
-  pause > now and pause - now or 0, doubt and 1 or 0, whole > now and whole - now or 0, (manual and 1 or 0) + (wdoubt and 2 or 0), list}
+  pause > now and pause - now or 0, doubt and 1 or 0, whole > now and whole - now or 0, (manual and 1 or 0) + (wdoubt and 2 or 0), list, begun}

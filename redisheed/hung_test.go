@@ -1,0 +1,82 @@
+package redisheed
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/heedhttp/heed"
+	"github.com/redis/go-redis/v9"
+)
+
+// A Redis that cannot even be connected to keeps nobody for longer than Options.Timeout.
+func TestNobodyWaitsForTheSubscription(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rc := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Dialer: func(context.Context, string, string) (net.Conn, error) {
+			time.Sleep(10 * time.Second)
+			return nil, errBroken
+		}})
+		l := New(rc, quiet(Options{Timeout: time.Second}))
+		began := time.Now()
+		took := func(what string, most time.Duration) {
+			t.Helper()
+			if d := time.Since(began); d > most {
+				t.Errorf("%s took %v, want %v at most", what, d, most)
+			}
+			began = time.Now()
+		}
+		r, err := heed.NewRegistry(heed.Config{Ledger: l, Logger: l.o.Logger, Default: heed.Limits{Policies: []heed.Policy{lostPolicy}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		took("NewRegistry", 0)
+		if _, err = r.Acquire(t.Context(), request()); err == nil {
+			t.Error("granted without Redis")
+		}
+		took("Acquire", time.Second)
+		r.Close()
+		l.Close()
+		took("Close", 3*time.Second)
+		rc.Close()
+		time.Sleep(10 * time.Minute) // the client's goroutines end
+	})
+}
+
+func TestCloseDoesNotWaitForALostRedisOncePerPartition(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, m *miniredis.Miniredis) {
+		var hung atomic.Bool
+		far := &farRedis{trip: func() time.Duration {
+			if hung.Load() {
+				return 3 * time.Second
+			}
+			return time.Millisecond
+		}}
+		r, end := far.registry(t, m, Options{Timeout: time.Second}, heed.Limits{Policies: []heed.Policy{{Name: "p", Quota: 10, Window: 24 * time.Hour}}})
+		var all []*heed.Permit
+		for i := range 100 {
+			req, _ := http.NewRequest("GET", fmt.Sprintf("https://%d.example", i), nil)
+			pm, err := r.Acquire(t.Context(), req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, pm)
+		}
+		time.Sleep(time.Hour)
+		hung.Store(true)
+		for _, pm := range all { // of what Redis is to be told in hours
+			answer(pm, 200)
+			pm.Release()
+		}
+		began := time.Now()
+		end()
+		if d := time.Since(began); d > 4*time.Second {
+			t.Errorf("closing took %v", d)
+		}
+	})
+}
