@@ -58,7 +58,6 @@ func (b *countedBody) Read(p []byte) (int, error) {
 // the end or closed, at once where there is none.
 func (pm *Permit) follow(resp *http.Response) {
 	switch {
-	case pm.origin == nil:
 	case resp.Body == nil, resp.Body == http.NoBody, resp.StatusCode == http.StatusNoContent, resp.StatusCode == http.StatusNotModified,
 		resp.Request.Method == http.MethodHead:
 		pm.Release()
