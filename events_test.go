@@ -3,6 +3,7 @@ package heed_test
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -237,6 +238,30 @@ func TestEventsAfterAPanicAreNotLost(t *testing.T) {
 	if want := []heed.Kind{heed.EventAdmitted, heed.EventLearned, heed.EventAnswered}; !slices.Equal(kinds, want) {
 		t.Errorf("told were %v, want %v", kinds, want)
 	}
+}
+
+// A million goroutines that wait make 292 years of waiting, the longest there is, in three hours.
+func TestWaitsInAllNeverOverflow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ages = 150 * 365 * 24 * time.Hour
+		total := time.Duration(0)
+		r := newRegistry(t, heed.Config{OnEvent: func(e heed.Event) {
+			if e.Kind == heed.EventAdmitted && e.Total < total {
+				t.Errorf("%v after %v", e.Total, total)
+			}
+			total = max(total, e.Total)
+		}})
+		meet(t, r, example)
+		r.Pause(example, ages)
+		for range 3 {
+			start(t.Context(), r, request(example))
+		}
+		time.Sleep(ages + time.Minute)
+		synctest.Wait()
+		if o := r.Snapshot()[0]; o.Waited != math.MaxInt64 || o.Partitions[0].Waited != o.Waited {
+			t.Errorf("%v in all, %v in the partition", o.Waited, o.Partitions[0].Waited)
+		}
+	})
 }
 
 // A cap that an origin does not state is inferred with every answer, and told

@@ -68,7 +68,7 @@ func (o *origin) rejoin(now time.Time, into *partition) {
 			}
 			from.resume(now)
 			to.refusals += from.refusals
-			to.waited += from.waited
+			to.waited = inAll(to.waited, from.waited)
 			o.remove(from)
 		}
 		if to == p {

@@ -450,8 +450,7 @@ func (p *partition) admit(now time.Time, a *ask) *Permit {
 	p.unanswered++
 	pm.level = p.unanswered
 	pm.waited = now.Sub(a.arrived)
-	o.waited += pm.waited
-	p.waited += pm.waited
+	o.waited, p.waited = inAll(o.waited, pm.waited), inAll(p.waited, pm.waited)
 	p.touch(now)
 	if a.attempt > 1 {
 		p.emit(Event{Kind: EventRetried, Time: now, Attempt: a.attempt, Status: a.status})
