@@ -196,12 +196,12 @@ func (r *Registry) Check(req *http.Request) Decision {
 		o.unlock()
 		return d
 	}
-	pl := p.placeOf(&a)
-	if o.hasCommonLimits() {
-		pl.all += p.others(now, a.behind)
+	if o.spaced > 0 { // who may go by now goes first, or has the origin kept free
+		o.wake(now)
 	}
+	pl := p.placeOf(&a)
 	p.wants(now, &a) // as it would
-	v := p.judge(now, &a, &pl)
+	v := p.behindOthers(now, &a, &pl, p.judge(now, &a, &pl))
 	p.wantsNot(now, &a)
 	if pl.n > 0 && v.goes(now) {
 		v.await(now, CauseQueue, "")
