@@ -14,8 +14,8 @@ const (
 	EventAdmitted  // a request may go; Wait is how long it waited
 	EventAnswered  // an answer came; Status, Latency, Remaining
 	EventRefused   // an answer turned a request away for a limit; as EventAnswered
-	EventPaused    // a partition or origin is paused; Wait, Asked, Cause, Policy, InARow, Capped
-	EventResumed   // a pause is over
+	EventPaused    // a partition or origin is paused, or, Capped by CausePolicy, held by Policy for longer than is waited for; Wait, Asked, Cause, Policy, InARow, Capped
+	EventResumed   // a pause is over; Cause CausePolicy and Policy, where a policy does not hold for longer than is waited for any more
 	EventLearned   // a policy was announced for the first time, changed, or was inferred; Policy, Quota, Window, Unit
 	EventRetried   // a request is about to be tried again; Attempt, and Status of the answer it is tried again for
 	EventDegraded  // a shared ledger was lost (Err) or is back (no Err)

@@ -66,10 +66,9 @@ func (o *origin) rejoin(now time.Time, into *partition) {
 			if from.backoff.began.After(to.backoff.began) {
 				to.backoff = from.backoff
 			}
-			from.resume(now)
 			to.refusals += from.refusals
 			to.waited = inAll(to.waited, from.waited)
-			o.remove(from)
+			o.remove(now, from)
 		}
 		if to == p {
 			p.forgetLearned()
