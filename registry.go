@@ -30,8 +30,7 @@ type Registry struct {
 	closed atomic.Bool
 	detach func() error // from the shared ledger; nil: there is none
 
-	limits   atomic.Pointer[overrides]
-	limitsMu sync.Mutex // held by those who change limits
+	limits   overrides
 	born     time.Time
 	sweepDue atomic.Int64 // nanoseconds after born
 
@@ -92,7 +91,7 @@ func (r *Registry) init() {
 		r.sweepDue.Store(int64(r.sweepEvery()))
 		r.origins = make(map[string]*origin)
 		r.spellings = make(map[spelling]*origin)
-		r.limits.Store(&overrides{everyOrigin: Limits{}.withDefaults()})
+		r.limits.edit(func(map[string]*Limits) {})
 		r.attach()
 	})
 }

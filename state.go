@@ -18,7 +18,7 @@ type origin struct {
 	mu         sync.Mutex
 	gone       bool // forgotten: look the origin up again
 	limits     *Limits
-	overrides  *overrides // that limits were looked up in
+	version    uint64 // of the overrides that limits were looked up in
 	partitions []*partition
 	byKey      map[partitionKey]*partition // where there are more than a few
 	created    int                         // partitions ever made: each one's number
