@@ -57,6 +57,12 @@ func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 // An Event is one thing that happened at one origin, for dashboards and
 // metrics. Fields that neither its Kind nor their own comments name say nothing.
 // Credentials, partition keys and URLs are never part of it.
+//
+// Goroutines tell of what they brought about themselves, so that an event can be
+// told after a later one of another goroutine: Time says which was first. What only
+// the time brings about (the end of a pause) is told by whoever comes by next. A request
+// that is not sent in the end ([LimitError], a cancelled context) or gets no answer
+// has no event of its own: whoever sent it has the error.
 type Event struct {
 	Kind   Kind
 	Time   time.Time

@@ -53,7 +53,7 @@ type Config struct {
 	Logger     *slog.Logger               // nil: slog.Default()
 	Dialects   []Dialect                  // of the user's own, asked before those heed knows
 	Ledger     Ledger                     // what several processes share; nil: this process alone
-	OnEvent    func(Event)                // called on the goroutine of a request, or of who calls the Registry, with no lock held; nil: none
+	OnEvent    func(Event)                // called on the goroutine of a request, or of who calls the Registry, by many at once, with no lock held; nil: none
 	IdleAfter  time.Duration              // how long an origin nobody uses is remembered; 0: an hour
 	MaxOrigins int                        // origins and partitions remembered; 0: 100 000
 }
