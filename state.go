@@ -351,10 +351,7 @@ func (p *partition) resume(now time.Time) {
 		p.suspect.others.end()
 	}
 	for _, l := range p.lanes {
-		if l.pause.open {
-			p.emit(Event{Kind: EventResumed, Time: now, Bucket: l.shown()})
-		}
-		l.pause.end()
+		p.resumeLane(now, l)
 	}
 }
 
