@@ -58,9 +58,7 @@ func (b *countedBody) Read(p []byte) (int, error) {
 // the end or closed, at once where there is none.
 func (pm *Permit) follow(resp *http.Response) {
 	switch {
-	case pm.origin == nil:
-	case resp.Body == nil, resp.Body == http.NoBody, resp.StatusCode == http.StatusNoContent, resp.StatusCode == http.StatusNotModified,
-		resp.Request.Method == http.MethodHead:
+	case isEmpty(resp):
 		pm.Release()
 	case resp.StatusCode == http.StatusSwitchingProtocols:
 		pm.body = resp.Body
@@ -79,6 +77,16 @@ func (pm *Permit) follow(resp *http.Response) {
 		}
 		resp.Body = (*followedBody)(pm)
 	}
+}
+
+// isEmpty reports whether a response has no body that anyone has to close. Over HTTP/2 such a one is
+// not [http.NoBody], and known by its length.
+func isEmpty(resp *http.Response) bool {
+	switch resp.StatusCode {
+	case http.StatusNoContent, http.StatusNotModified:
+		return true
+	}
+	return resp.Body == nil || resp.Body == http.NoBody || resp.Request.Method == http.MethodHead || resp.ContentLength == 0 && resp.ProtoMajor >= 2
 }
 
 // mostClaimed bounds how many bytes a response is believed to hold.

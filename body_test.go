@@ -329,6 +329,25 @@ func TestSlotIsHeldUntilTheBodyIsOver(t *testing.T) {
 	}
 }
 
+// An answer without content is over as it comes, over HTTP/2 too, where net/http gives it a body all the same:
+// there is nothing that whoever does not close it would hold on to.
+func TestSlotIsFreeAfterAnAnswerWithoutContent(t *testing.T) {
+	for _, two := range []bool{false, true} {
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(202) }))
+		server.EnableHTTP2 = two
+		server.StartTLS()
+		defer server.Close()
+		tr := quiet(t, server.Client().Transport, heed.Limits{MaxConcurrent: 1})
+		resp, err := tr.RoundTrip(get(t.Context(), server.URL))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := tr.Registry.Snapshot()[0].InFlight; n != 0 || (resp.ProtoMajor == 2) != two {
+			t.Errorf("%s: %d in flight", resp.Proto, n)
+		}
+	}
+}
+
 func TestSlotIsFreeAfterAnErrorOfTheBase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limits := heed.Limits{MaxConcurrent: 1, Policies: []heed.Policy{{Name: "p", Quota: 2, Window: time.Hour}}}

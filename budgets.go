@@ -171,7 +171,7 @@ func (p *partition) makeRoom(now time.Time) bool {
 	bucket := p.slots[oldest].bucketName
 	p.closeAccounts(p.slots[oldest])
 	p.slots = slices.Delete(p.slots, oldest, oldest+1)
-	p.lanes = slices.DeleteFunc(p.lanes, func(l *lane) bool { return l.has(bucket) && l.idle(now) }) // its next request goes ahead again
+	p.forgetLanes(now, func(l *lane) bool { return l.has(bucket) && l.idle(now) }) // its next request goes ahead again
 	p.origin.known = slices.DeleteFunc(p.origin.known, func(k knownPolicy) bool { return k.bucket == bucket })
 	return true
 }

@@ -311,7 +311,7 @@ func (p *partition) recounted(now time.Time, before *slot, pol Policy, bucket st
 	p.charge(now, s)
 	for _, former := range p.lanes {
 		if l != nil && former.key == before.bucketName {
-			l.pause.join(now, &former.pause)
+			p.waitFor(now, l, &former.pause)
 		}
 	}
 	for i := range p.watched { // with others than before
@@ -382,7 +382,8 @@ func (p *partition) rejoin(now time.Time, key, name string) {
 		one.ledger.anew()
 	}
 	for _, l := range p.lanes {
-		p.pause.join(now, &l.pause)
+		p.waitFor(now, nil, &l.pause)
 	}
-	p.lanes, p.watched, p.news = nil, nil, true
+	p.forgetLanes(now, func(*lane) bool { return true })
+	p.watched, p.news = nil, true
 }

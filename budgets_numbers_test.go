@@ -279,6 +279,56 @@ func TestRoutesThatAreJoinedWaitForWhatWasNamed(t *testing.T) {
 	})
 }
 
+// A pause of one of them is told to be over as such, and the one of all that comes in its place is told.
+func TestPauseOfARouteThatIsJoinedIsToldToBeOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []string
+		paused := map[string]bool{}
+		r := newRegistry(t, heed.Config{Default: unsmoothed, OnEvent: func(e heed.Event) {
+			if e.Kind != heed.EventPaused && e.Kind != heed.EventResumed {
+				return
+			}
+			told = append(told, fmt.Sprintf("%v %q", e.Kind, e.Bucket))
+			if e.Kind == heed.EventResumed && !paused[e.Bucket] {
+				t.Errorf("%q is resumed and was not paused", e.Bucket)
+			}
+			paused[e.Bucket] = e.Kind == heed.EventPaused
+		}})
+		defer r.Close()
+		c := &counts{t, r, map[string]int{}, time.Now().Add(15 * time.Minute)}
+		for range 50 {
+			c.ask("/one", "one", 600)
+			c.ask("/two", "two", 400)
+		}
+		path, quota, other, others := "/one", 600, "/two", 400
+		if slices.Contains(c.apart(), "400") { // this one is called by its size
+			path, quota, other, others = other, others, path, quota
+		}
+		pm := acquire(t, r, request(example+other))
+		pm.Observe(answer(429, "X-Rate-Limit-Limit", strconv.Itoa(others), "X-Rate-Limit-Remaining", "300", "Retry-After", "600"))
+		pm.Release()
+		if c.goes(other) || !c.goes(path) {
+			t.Fatalf("paused, %s goes: %v, %s: %v; told %q", other, c.goes(other), path, c.goes(path), told)
+		}
+		for i := 0; i < 50 && len(c.apart()) > 0; i++ {
+			c.tell(path, http.StatusOK, quota+100*(i/2%2), 300-i)
+		}
+		if len(c.apart()) > 0 || c.goes(path) {
+			t.Errorf("joined: %v, %s goes: %v", len(c.apart()) == 0, path, c.goes(path))
+		}
+		time.Sleep(time.Hour)
+		r.Check(request(example))
+		for bucket, still := range paused {
+			if still {
+				t.Errorf("%q is still paused", bucket)
+			}
+		}
+		if len(told) != 4 {
+			t.Errorf("told were %q", told)
+		}
+	})
+}
+
 // A route that is not known yet may be any of those that have not been told apart.
 func TestUnknownRouteIsHeldWithThoseNotToldApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -339,6 +339,34 @@ func TestDeadlinesAreJudgedAgainBehindOtherCredentials(t *testing.T) {
 	}
 }
 
+// Those of another credential whom a limit of their own holds do not go before, also where they cost nothing else.
+func TestDeadlinesAreNotJudgedByOthersWhomALimitOfTheirOwnHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{Default: heed.Limits{
+			MinInterval: time.Second, Policies: []heed.Policy{{Quota: 1, Unit: heed.UnitConcurrentRequests}},
+		}})
+		meet(t, r, example)
+		free := heed.WithCost(t.Context(), heed.UnitRequests, 0)
+		if _, err := r.Acquire(free, request(example, "X-Api-Key", "k")); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			start(free, r, request(example, "X-Api-Key", "k"))
+		}
+		time.Sleep(time.Second / 2)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		w := start(ctx, r, request(example))
+		time.Sleep(time.Second / 2)
+		synctest.Wait()
+		if !w.done() || w.err != nil {
+			t.Errorf("over: %v, %v", w.done(), w.err)
+		}
+		r.Close()
+		synctest.Wait()
+	})
+}
+
 // Who stands behind others when its time is over is told what holds it then, not what did as it came.
 func TestDeadlineThatComesBehindOthersNamesNoPauseThatIsOver(t *testing.T) {
 	for _, most := range []time.Duration{0, 5800 * time.Millisecond} {

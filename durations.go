@@ -25,3 +25,11 @@ func times(n int64, d time.Duration) time.Duration {
 	}
 	return time.Duration(n) * d
 }
+
+// inAll is a sum of waits and another one: many who wait at once make a hundred years of it in weeks.
+func inAll(sum, d time.Duration) time.Duration {
+	if sum > math.MaxInt64-d {
+		return math.MaxInt64
+	}
+	return sum + d
+}

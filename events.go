@@ -14,8 +14,8 @@ const (
 	EventAdmitted  // a request may go; Wait is how long it waited
 	EventAnswered  // an answer came; Status, Latency, Remaining
 	EventRefused   // an answer turned a request away for a limit; as EventAnswered
-	EventPaused    // a partition or origin is paused; Wait, Asked, Cause, Policy, InARow, Capped
-	EventResumed   // a pause is over
+	EventPaused    // a partition or origin is paused, or, Capped by CausePolicy, held by Policy for longer than is waited for; Wait, Asked, Cause, Policy, InARow, Capped
+	EventResumed   // a pause is over; Cause CausePolicy and Policy, where a policy does not hold for longer than is waited for any more
 	EventLearned   // a policy was announced for the first time, changed, or was inferred; Policy, Quota, Window, Unit
 	EventRetried   // a request is about to be tried again; Attempt, and Status of the answer it is tried again for
 	EventDegraded  // a shared ledger was lost (Err) or is back (no Err)
@@ -57,6 +57,12 @@ func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 // An Event is one thing that happened at one origin, for dashboards and
 // metrics. Fields that neither its Kind nor their own comments name say nothing.
 // Credentials, partition keys and URLs are never part of it.
+//
+// Goroutines tell of what they brought about themselves, so that an event can be
+// told after a later one of another goroutine: Time says which was first. What only
+// the time brings about (the end of a pause) is told by whoever comes by next. A request
+// that is not sent in the end ([LimitError], a cancelled context) or gets no answer
+// has no event of its own: whoever sent it has the error.
 type Event struct {
 	Kind   Kind
 	Time   time.Time

@@ -3,6 +3,7 @@ package heed_test
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -237,6 +238,81 @@ func TestEventsAfterAPanicAreNotLost(t *testing.T) {
 	if want := []heed.Kind{heed.EventAdmitted, heed.EventLearned, heed.EventAnswered}; !slices.Equal(kinds, want) {
 		t.Errorf("told were %v, want %v", kinds, want)
 	}
+}
+
+// So is who is told that a policy holds for longer than is waited for, and is told so again when it does again.
+func TestPolicyThatHeldForTooLongIsToldToBeOver(t *testing.T) {
+	const policy = `"day";q=10;w=86400`
+	hear := func(t *testing.T, r *heed.Registry, left, reset int) {
+		pm := acquire(t, r, request(example))
+		pm.Observe(answer(200, "RateLimit-Policy", policy, "RateLimit", fmt.Sprintf(`"day";r=%d;t=%d`, left, reset)))
+		pm.Release()
+	}
+	for name, end := range map[string]func(*testing.T, *heed.Registry){
+		"there is more": func(t *testing.T, r *heed.Registry) {
+			time.Sleep(24*time.Hour - time.Minute)
+			hear(t, r, 9, 86400)
+		},
+		"it is silent": func(t *testing.T, r *heed.Registry) {
+			pm := acquire(t, r, request(example))
+			pm.Observe(answer(200))
+			pm.Release()
+		},
+		"it is ignored": func(_ *testing.T, r *heed.Registry) { r.SetLimits("*", heed.Limits{IgnoreHeaders: true}) },
+		"all is reset":  func(_ *testing.T, r *heed.Registry) { r.Reset(example) },
+		"it is forgotten": func(t *testing.T, r *heed.Registry) {
+			time.Sleep(30 * time.Hour)
+			r.Snapshot()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var told []string
+				r := newRegistry(t, heed.Config{OnEvent: func(e heed.Event) {
+					if e.Kind == heed.EventPaused || e.Kind == heed.EventResumed {
+						told = append(told, fmt.Sprint(e.Kind, " ", e.Cause, " ", e.Policy))
+					}
+				}})
+				var want []string
+				for range 2 {
+					hear(t, r, 1, 80000)
+					hear(t, r, 0, 80000)
+					end(t, r)
+					r.Check(request(example))
+					if want = append(want, "paused policy day", "resumed policy day"); !slices.Equal(told, want) {
+						t.Fatalf("told were %q, want %q", told, want)
+					}
+					time.Sleep(48 * time.Hour)
+					r.Reset(example)
+					r.SetLimits("*", heed.Limits{})
+				}
+			})
+		})
+	}
+}
+
+// A million goroutines that wait make 292 years of waiting, the longest there is, in three hours.
+func TestWaitsInAllNeverOverflow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ages = 150 * 365 * 24 * time.Hour
+		total := time.Duration(0)
+		r := newRegistry(t, heed.Config{OnEvent: func(e heed.Event) {
+			if e.Kind == heed.EventAdmitted && e.Total < total {
+				t.Errorf("%v after %v", e.Total, total)
+			}
+			total = max(total, e.Total)
+		}})
+		meet(t, r, example)
+		r.Pause(example, ages)
+		for range 3 {
+			start(t.Context(), r, request(example))
+		}
+		time.Sleep(ages + time.Minute)
+		synctest.Wait()
+		if o := r.Snapshot()[0]; o.Waited != math.MaxInt64 || o.Partitions[0].Waited != o.Waited {
+			t.Errorf("%v in all, %v in the partition", o.Waited, o.Partitions[0].Waited)
+		}
+	})
 }
 
 // A cap that an origin does not state is inferred with every answer, and told

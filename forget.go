@@ -110,8 +110,7 @@ func (r *Registry) drop(now time.Time, e entry, keep *origin) bool {
 	o.mu.Lock()
 	ok := o.partition(p.key) == p && !p.busy() && int64(p.lastUsed.Sub(now)) == e.used && (e.rest > 0 || !p.rest(now).After(now))
 	if ok {
-		p.resume(now)
-		o.remove(p)
+		o.remove(now, p)
 		if len(o.partitions) == 0 && o != keep {
 			o.resume(now)
 			o.gone = true

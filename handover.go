@@ -30,11 +30,11 @@ func (p *partition) split(now time.Time) {
 			rest := p.key
 			o.rename(p, key, route)
 			q = o.newPartition(rest, "", now)
-			q.waitFor(now, &others)
+			q.waitFor(now, nil, &others)
 			p.handOver(now, q, func(method, path string) bool { return !of(method, path) })
 		case q.pause.firm(now) || q.asks(of):
 			own := o.newPartition(key, route, now)
-			own.waitFor(now, &q.pause)
+			own.waitFor(now, nil, &q.pause)
 			q.handOver(now, own, of)
 		}
 	}
@@ -58,18 +58,19 @@ func (o *origin) rejoin(now time.Time, into *partition) {
 			from, to = to, p
 		}
 		if from != nil {
-			to.waitFor(now, &from.pause)
+			to.waitFor(now, nil, &from.pause)
 			from.handOver(now, to, all)
 			for _, l := range from.lanes {
-				to.lane(now, l.key).waitFor(now, &l.pause)
+				if own := to.lane(now, l.key); own != nil && to.waitFor(now, own, &l.pause) {
+					own.opening.restart(now)
+				}
 			}
 			if from.backoff.began.After(to.backoff.began) {
 				to.backoff = from.backoff
 			}
-			from.resume(now)
 			to.refusals += from.refusals
-			to.waited += from.waited
-			o.remove(from)
+			to.waited = inAll(to.waited, from.waited)
+			o.remove(now, from)
 		}
 		if to == p {
 			p.forgetLearned()
@@ -140,18 +141,18 @@ func (pm *Permit) goOn(to *partition) {
 	to.inFlight.add(pm)
 }
 
-// waitFor has a partition wait for as long as another one was asked to.
-func (p *partition) waitFor(now time.Time, asked *pause) {
-	if p.pause.join(now, asked) {
-		p.paused(now, Event{Cause: CausePause, Wait: asked.until.Sub(now), Timed: !asked.asked.IsZero()})
+// waitFor has a partition, or where l is not nil that lane of it, wait for as long as another one
+// was asked to. It reports whether that is longer than before.
+func (p *partition) waitFor(now time.Time, l *lane, asked *pause) bool {
+	held, e := &p.pause, Event{Cause: CausePause, Wait: asked.until.Sub(now), Timed: !asked.asked.IsZero()}
+	if l != nil {
+		held, e.Bucket = &l.pause, l.shown()
 	}
-}
-
-// waitFor has a lane do so.
-func (l *lane) waitFor(now time.Time, asked *pause) {
-	if l != nil && l.pause.join(now, asked) {
-		l.opening.restart(now)
+	longer := held.join(now, asked)
+	if longer {
+		p.paused(now, e)
 	}
+	return longer
 }
 
 // forgetLearned forgets a limit that was learned, and what would have told more of it.

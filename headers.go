@@ -67,19 +67,18 @@ func ParseAnnouncement(resp *http.Response, now time.Time) Announcement {
 	if resp == nil {
 		return Announcement{}
 	}
+	return parse(resp, now, math.MaxInt64)
+}
+
+// parse is ParseAnnouncement where the body is not waited for for longer than most.
+func parse(resp *http.Response, now time.Time, most time.Duration) Announcement {
 	origin := ""
 	if resp.Request != nil {
 		origin = spokenOrigin(resp.Request.URL)
 	}
-	return parse(origin, resp, now, nil)
-}
-
-// parse is ParseAnnouncement for a response of a known origin, with a user's
-// dialects.
-func parse(origin string, resp *http.Response, now time.Time, own []Dialect) Announcement {
-	a, more := parseFields(origin, resp, now, own)
+	a, more := parseFields(origin, resp, now, nil)
 	if more {
-		a.parseBody(origin, resp, peekBody(resp, math.MaxInt64), now, own)
+		a.parseBody(origin, resp, peekBody(resp, most), now, nil)
 	}
 	return a
 }

@@ -64,6 +64,7 @@ func (pm *Permit) settle(now time.Time, status int, a *Announcement) {
 			c.slot.settle(now, pm.start, c)
 			if c.slot.source == SourceAnnounced && !a.Refused { // which may come from nearer by
 				c.slot.ledger.hearSilence(now, pm.start, c, &c.slot.terms)
+				c.slot.capped = c.slot.capped && !c.slot.isOpen(now)
 			}
 			if c.due && c.slot.habit.last.Before(now) {
 				c.slot.missed(now, pm, c, status < 400 && !a.Refused) // an error may come from nearer by
@@ -315,22 +316,44 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 	if after := s.ledger.room(now, &s.terms); after < room || now.Before(s.ledger.closed) {
 		p.news = true
 	}
-	if lim.Remaining == 0 {
+	switch {
+	case lim.Remaining == 0:
 		if capped {
 			p.cut(now, s)
 		}
 		s.capped = capped
+	default:
+		s.capped = s.capped && !s.isOpen(now)
 	}
 }
 
-// cut tells, once, that a policy holds for longer than is waited for.
+// isOpen reports whether an announced policy has any units left for now.
+func (s *slot) isOpen(now time.Time) bool { return s.ledger.room(now, &s.terms) > 0 }
+
+// cut tells, once until that is over, that a policy holds for longer than is waited for.
 func (p *partition) cut(now time.Time, s *slot) {
 	if s.capped {
 		return
 	}
+	p.uncut(now)
 	s.capped = true
+	p.cuts = append(p.cuts, s)
 	most := p.origin.limits.MaxRetryAfter
-	p.emit(Event{Kind: EventPaused, Time: now, Cause: CausePolicy, Policy: s.policy.Name, Wait: most, Max: most, Timed: true, Capped: true})
+	p.emit(Event{
+		Kind: EventPaused, Time: now, Cause: CausePolicy, Policy: s.policy.Name, Bucket: shownBucket(s.bucketName),
+		Wait: most, Max: most, Timed: true, Capped: true,
+	})
+}
+
+// uncut tells of policies that hold for longer than is waited for no more.
+func (p *partition) uncut(now time.Time) {
+	p.cuts = slices.DeleteFunc(p.cuts, func(s *slot) bool {
+		still := s.capped && slices.Contains(p.slots, s)
+		if !still {
+			p.emit(Event{Kind: EventResumed, Time: now, Cause: CausePolicy, Policy: s.policy.Name, Bucket: shownBucket(s.bucketName)})
+		}
+		return !still
+	})
 }
 
 // charge returns what the permit took of s; where it went before s was known,

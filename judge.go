@@ -313,6 +313,17 @@ func (s *slot) usual(n, units int64) int64 {
 	return 0
 }
 
+// behindOthers is the verdict v behind those, too, who wait in the origin's other partitions, where limits
+// hold all of them. Who may go now need not wait for them: something else holds them, or they had gone.
+func (p *partition) behindOthers(now time.Time, a *ask, pl *place, v verdict) verdict {
+	o := p.origin
+	if v.goes(now) || o.waiting == p.waiting() || !o.hasCommonLimits() {
+		return v
+	}
+	pl.all += p.others(now, a.behind)
+	return p.judge(now, a, pl)
+}
+
 // others counts those waiting in the origin's other partitions that are sure
 // to go before a request. before says how many of a queue, and units, come before it.
 func (p *partition) others(now time.Time, before func(*queue) (n int, units int64)) int {
@@ -342,15 +353,15 @@ func (p *partition) sure(now time.Time, before func(*queue) (n int, units int64)
 		if line.len == 0 || line.spaced > 0 || l != nil && l.held(now, p.patience()) {
 			return
 		}
-		room := int64(math.MaxInt64)
-		for _, s := range p.slots {
-			if s.enforced() && s.holds(l) {
-				room = min(room, s.remaining(now))
-			}
-		}
 		ahead, units := before(line)
-		if units > room {
-			return
+		for _, s := range p.slots {
+			need := s.usual(int64(ahead), units)
+			if s.policy.Unit == UnitConcurrentRequests {
+				need = int64(ahead)
+			}
+			if s.enforced() && s.holds(l) && need > s.remaining(now) {
+				return
+			}
 		}
 		if ahead = min(ahead, sure); l != nil && !inTurn {
 			ahead = min(ahead, l.opening.sure(now, p.patience()))
@@ -450,8 +461,7 @@ func (p *partition) admit(now time.Time, a *ask) *Permit {
 	p.unanswered++
 	pm.level = p.unanswered
 	pm.waited = now.Sub(a.arrived)
-	o.waited += pm.waited
-	p.waited += pm.waited
+	o.waited, p.waited = inAll(o.waited, pm.waited), inAll(p.waited, pm.waited)
 	p.touch(now)
 	if a.attempt > 1 {
 		p.emit(Event{Kind: EventRetried, Time: now, Attempt: a.attempt, Status: a.status})

@@ -85,8 +85,7 @@ func (p *partition) lane(now time.Time, key string) *lane {
 		}
 	}
 	if len(p.lanes) >= mostLanes {
-		p.unpause(now) // whoever was told of a pause is told that it is over
-		p.lanes = slices.DeleteFunc(p.lanes, func(l *lane) bool { return l.idle(now) })
+		p.forgetLanes(now, func(l *lane) bool { return l.idle(now) })
 		if len(p.lanes) >= mostLanes {
 			return nil
 		}
@@ -94,6 +93,25 @@ func (p *partition) lane(now time.Time, key string) *lane {
 	l := &lane{key: key, buckets: strings.Split(key, bucketSep)}
 	p.lanes = append(p.lanes, l)
 	return l
+}
+
+// forgetLanes drops lanes: whoever was told of a pause of one is told that it is over.
+func (p *partition) forgetLanes(now time.Time, drop func(*lane) bool) {
+	p.lanes = slices.DeleteFunc(p.lanes, func(l *lane) bool {
+		dropped := drop(l)
+		if dropped {
+			p.resumeLane(now, l)
+		}
+		return dropped
+	})
+}
+
+// resumeLane ends a lane's pause, and tells of that.
+func (p *partition) resumeLane(now time.Time, l *lane) {
+	if l.pause.open {
+		p.emit(Event{Kind: EventResumed, Time: now, Bucket: l.shown()})
+	}
+	l.pause.end()
 }
 
 // laneNow is the lane of pm's request: l where its answer told, else the one

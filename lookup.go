@@ -198,7 +198,7 @@ func (r *Registry) lockNamed(name string, now time.Time) (*origin, error) {
 	if err != nil {
 		return nil, err
 	}
-	if name == everyOrigin || r.config.Origin == nil && strings.Contains(name, "//*.") {
+	if name == everyOrigin || r.config.Origin == nil && strings.Contains(name, wildcard) {
 		return nil, fmt.Errorf("heed: %q is not one origin", name)
 	}
 	for {

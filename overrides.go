@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,15 +15,37 @@ import (
 // limits of their own are set.
 const everyOrigin = "*"
 
-// overrides are the limits in force, by pattern; everyOrigin is always among
-// them. They are never changed, only replaced.
-type overrides map[string]*Limits
+// wildcard is what stands before the host in the name of limits for all hosts under it.
+const wildcard = "//*."
+
+// overrides are the limits in force, by pattern; everyOrigin is always among them. A
+// crawler sets some for each of very many origins, so that setting one's touches no other's.
+type overrides struct {
+	mu      sync.RWMutex // nothing else is locked while it is held
+	by      map[string]*Limits
+	version atomic.Uint64 // rises with each change
+}
+
+// edit changes them.
+func (all *overrides) edit(change func(map[string]*Limits)) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if all.by == nil {
+		all.by = make(map[string]*Limits)
+	}
+	change(all.by)
+	if all.by[everyOrigin] == nil {
+		all.by[everyOrigin] = Limits{}.withDefaults()
+	}
+	all.version.Add(1)
+}
 
 // SetLimits sets the limits of one origin ("https://api.example.org"), of the
 // hosts under one ("https://*.example.org"), or of all that have none of
 // their own ("*"). The most specific wins, and replaces the others whole.
 // Requests that wait are judged again at once. A bad origin or limit is an
-// error, and nothing changes.
+// error, and nothing changes. Limits stay set until others replace them or
+// ClearLimits takes them back, also where the origin's state is forgotten.
 func (r *Registry) SetLimits(origin string, l Limits) error {
 	name, err := r.pattern(origin)
 	if err == nil {
@@ -30,7 +54,7 @@ func (r *Registry) SetLimits(origin string, l Limits) error {
 	if err != nil {
 		return err
 	}
-	r.change(func(all overrides) { all[name] = l.withDefaults() })
+	r.change(name, func(all map[string]*Limits) { all[name] = l.withDefaults() })
 	r.log().Debug("heed: limits set", "origin", name, "limits", l)
 	return nil
 }
@@ -43,7 +67,7 @@ func (r *Registry) ClearLimits(origin string) {
 	if err != nil {
 		return
 	}
-	r.change(func(all overrides) { delete(all, name) })
+	r.change(name, func(all map[string]*Limits) { delete(all, name) })
 	r.log().Debug("heed: limits cleared", "origin", name)
 }
 
@@ -54,7 +78,7 @@ func (r *Registry) SetAllLimits(def Limits, origins map[string]Limits) error {
 	if err := def.check(everyOrigin); err != nil {
 		return err
 	}
-	all := overrides{everyOrigin: def.withDefaults()}
+	all := map[string]*Limits{everyOrigin: def.withDefaults()}
 	given := map[string]string{everyOrigin: everyOrigin}       // as they are spelled, by what they mean
 	for _, origin := range slices.Sorted(maps.Keys(origins)) { // the same error each time
 		l := origins[origin]
@@ -71,7 +95,7 @@ func (r *Registry) SetAllLimits(def Limits, origins map[string]Limits) error {
 		given[name] = origin
 		all[name] = l.withDefaults()
 	}
-	r.change(func(now overrides) {
+	r.change(everyOrigin, func(now map[string]*Limits) {
 		clear(now)
 		maps.Copy(now, all)
 	})
@@ -85,20 +109,13 @@ func (r *Registry) SetAllLimits(def Limits, origins map[string]Limits) error {
 	return nil
 }
 
-// change edits the limits and has every origin judged again.
-func (r *Registry) change(edit func(overrides)) {
+// change edits the limits and has the origins judged again that a name is of.
+func (r *Registry) change(name string, edit func(map[string]*Limits)) {
 	r.init()
-	r.limitsMu.Lock()
-	all := maps.Clone(*r.limits.Load())
-	edit(all)
-	if all[everyOrigin] == nil {
-		all[everyOrigin] = Limits{}.withDefaults()
-	}
-	r.limits.Store(&all)
-	r.limitsMu.Unlock()
+	r.limits.edit(edit)
 	now := time.Now()
 	var heard []*origin
-	for _, o := range r.all() {
+	for _, o := range r.covered(name) {
 		o.mu.Lock()
 		o.refresh(now)
 		o.wakeAll(now)
@@ -112,14 +129,25 @@ func (r *Registry) change(edit func(overrides)) {
 	}
 }
 
+// covered returns the origins that limits set under a name may hold for.
+func (r *Registry) covered(name string) []*origin {
+	if name == everyOrigin || strings.Contains(name, wildcard) {
+		return r.all()
+	}
+	if o := r.known(name); o != nil {
+		return []*origin{o}
+	}
+	return nil
+}
+
 // refresh brings an origin's limits up to date. o.mu is held.
 func (o *origin) refresh(now time.Time) {
-	in := o.reg.limits.Load()
-	if in == o.overrides {
+	version := o.reg.limits.version.Load()
+	if version == o.version {
 		return
 	}
-	o.overrides = in
-	l := lookUp(*in, o.name)
+	o.version = version
+	l := o.reg.limits.of(o.name)
 	if l == o.limits {
 		return
 	}
@@ -208,28 +236,30 @@ func canonicalPattern(name string) (string, bool) {
 		origin = OriginOf(u)
 	}
 	if wild {
-		origin = strings.Replace(origin, "//", "//*.", 1)
+		origin = strings.Replace(origin, "//", wildcard, 1)
 	}
 	return origin, origin != unknownOrigin
 }
 
-// lookUp returns the limits of the most specific pattern that holds for
-// origin: its own name, the longest wildcard, "*".
-func lookUp(all overrides, origin string) *Limits {
-	if l := all[origin]; l != nil {
+// of returns the limits of the most specific pattern that holds for an origin: its own name, the
+// longest wildcard, "*".
+func (all *overrides) of(origin string) *Limits {
+	all.mu.RLock()
+	defer all.mu.RUnlock()
+	if l := all.by[origin]; l != nil {
 		return l
 	}
-	if scheme, host, ok := strings.Cut(origin, "//"); ok && len(all) > 1 {
+	if scheme, host, ok := strings.Cut(origin, "//"); ok && len(all.by) > 1 {
 		for {
 			_, parent, ok := strings.Cut(host, ".")
 			if !ok {
 				break
 			}
-			if l := all[scheme+"//*."+parent]; l != nil {
+			if l := all.by[scheme+wildcard+parent]; l != nil {
 				return l
 			}
 			host = parent
 		}
 	}
-	return all[everyOrigin]
+	return all.by[everyOrigin]
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,6 +34,25 @@ func limitsOf(r *heed.Registry, url string) string {
 		}
 	}
 	return ""
+}
+
+// A crawler sets limits for each of its many hosts: that touches no other host, nor what is set for it.
+func TestLimitsOfOneHostTouchNoOther(t *testing.T) {
+	r := newRegistry(t, heed.Config{})
+	set := func(from, to int) {
+		for i := from; i < to; i++ {
+			r.SetLimits(host(fmt.Sprint(i)), heed.Limits{MinInterval: time.Second})
+			done(acquire(t, r, request(host(fmt.Sprint(i)))))
+		}
+	}
+	set(0, 2000)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	set(2000, 2100)
+	runtime.ReadMemStats(&after)
+	if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 100*10<<10 {
+		t.Errorf("%d bytes for the limits of each", allocated/100)
+	}
 }
 
 func TestMostSpecificOverrideWins(t *testing.T) {

@@ -99,8 +99,11 @@ func (f *flights) remove(pm *Permit) {
 // second answer teaches nothing, nor does nil.
 func (pm *Permit) Observe(resp *http.Response) Announcement {
 	now := time.Now()
-	if pm.origin == nil || resp == nil {
-		return ParseAnnouncement(resp, now)
+	switch {
+	case resp == nil:
+		return Announcement{}
+	case pm.origin == nil:
+		return parse(resp, now, bodyPatience)
 	}
 	r := pm.origin.reg
 	origin := r.spokenAt(pm.origin, resp.Request)

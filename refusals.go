@@ -282,6 +282,9 @@ func (p *partition) paused(now time.Time, e Event) {
 // unpause tells of pauses that are over.
 func (p *partition) unpause(now time.Time) {
 	o := p.origin
+	if len(p.cuts) > 0 {
+		p.uncut(now)
+	}
 	if doubtful := p.pause.doubtful; p.pause.over(now) {
 		if doubtful {
 			p.opening.restart(now)

@@ -30,8 +30,7 @@ type Registry struct {
 	closed atomic.Bool
 	detach func() error // from the shared ledger; nil: there is none
 
-	limits   atomic.Pointer[overrides]
-	limitsMu sync.Mutex // held by those who change limits
+	limits   overrides
 	born     time.Time
 	sweepDue atomic.Int64 // nanoseconds after born
 
@@ -54,7 +53,7 @@ type Config struct {
 	Logger     *slog.Logger               // nil: slog.Default()
 	Dialects   []Dialect                  // of the user's own, asked before those heed knows
 	Ledger     Ledger                     // what several processes share; nil: this process alone
-	OnEvent    func(Event)                // called on the goroutine of a request, or of who calls the Registry, with no lock held; nil: none
+	OnEvent    func(Event)                // called on the goroutine of a request, or of who calls the Registry, by many at once, with no lock held; nil: none
 	IdleAfter  time.Duration              // how long an origin nobody uses is remembered; 0: an hour
 	MaxOrigins int                        // origins and partitions remembered; 0: 100 000
 }
@@ -92,7 +91,7 @@ func (r *Registry) init() {
 		r.sweepDue.Store(int64(r.sweepEvery()))
 		r.origins = make(map[string]*origin)
 		r.spellings = make(map[spelling]*origin)
-		r.limits.Store(&overrides{everyOrigin: Limits{}.withDefaults()})
+		r.limits.edit(func(map[string]*Limits) {})
 		r.attach()
 	})
 }
@@ -196,12 +195,12 @@ func (r *Registry) Check(req *http.Request) Decision {
 		o.unlock()
 		return d
 	}
-	pl := p.placeOf(&a)
-	if o.hasCommonLimits() {
-		pl.all += p.others(now, a.behind)
+	if o.spaced > 0 { // who may go by now goes first, or has the origin kept free
+		o.wake(now)
 	}
+	pl := p.placeOf(&a)
 	p.wants(now, &a) // as it would
-	v := p.judge(now, &a, &pl)
+	v := p.behindOthers(now, &a, &pl, p.judge(now, &a, &pl))
 	p.wantsNot(now, &a)
 	if pl.n > 0 && v.goes(now) {
 		v.await(now, CauseQueue, "")

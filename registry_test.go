@@ -318,6 +318,52 @@ func TestOriginsNeverWaitForOneAnother(t *testing.T) {
 	})
 }
 
+// What a request would wait for that went after others of another credential is not what holds it now.
+func TestCheckSaysWhatNoWaitMeets(t *testing.T) {
+	const other = "Bearer another"
+	for name, c := range map[string]struct {
+		limits heed.Limits
+		before func(*testing.T, *heed.Registry)
+		goes   bool
+	}{
+		"others are held by a limit of their own": {
+			heed.Limits{MinInterval: time.Second, Policies: []heed.Policy{{Quota: 1, Unit: heed.UnitConcurrentRequests}}},
+			func(t *testing.T, r *heed.Registry) {
+				acquire(t, r, request(example, "Authorization", other))
+				start(heed.WithCost(t.Context(), heed.UnitRequests, 0), r, request(example, "Authorization", other))
+				time.Sleep(time.Second)
+			}, true,
+		},
+		"another has waited for its longer interval": {
+			heed.Limits{},
+			func(t *testing.T, r *heed.Registry) {
+				acquire(t, r, request(example)).Release()
+				start(heed.WithMinInterval(t.Context(), time.Second), r, request(example, "Authorization", other))
+				time.Sleep(900 * time.Millisecond)
+				acquire(t, r, request(example)).Release()
+				time.Sleep(700 * time.Millisecond)
+			}, false,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRegistry(t, heed.Config{Default: c.limits})
+				meet(t, r, example)
+				time.Sleep(time.Minute)
+				c.before(t, r)
+				synctest.Wait()
+				req := request(example).WithContext(heed.NoWait(t.Context()))
+				d := r.Check(req)
+				_, err := r.Acquire(req.Context(), req)
+				if d.Allowed != c.goes || (err == nil) != c.goes {
+					t.Errorf("Check says %+v, NoWait gets %v", d, err)
+				}
+				r.Close()
+			})
+		})
+	}
+}
+
 func TestCheckSaysWhatAClosedRegistryWould(t *testing.T) {
 	r := newRegistry(t, heed.Config{Origins: map[string]heed.Limits{host("free"): {Unlimited: true}}})
 	visit(t, r, "host")

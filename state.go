@@ -18,7 +18,7 @@ type origin struct {
 	mu         sync.Mutex
 	gone       bool // forgotten: look the origin up again
 	limits     *Limits
-	overrides  *overrides // that limits were looked up in
+	version    uint64 // of the overrides that limits were looked up in
 	partitions []*partition
 	byKey      map[partitionKey]*partition // where there are more than a few
 	created    int                         // partitions ever made: each one's number
@@ -68,6 +68,7 @@ type partition struct {
 	lastUsed time.Time
 
 	slots    []*slot
+	cuts     []*slot // that hold for longer than is waited for, which was told and not yet that it is over
 	smoother smoother
 	opening  opening
 	pause    pause
@@ -145,7 +146,10 @@ func (o *origin) newPartition(key partitionKey, route string, now time.Time) *pa
 }
 
 // remove forgets a partition.
-func (o *origin) remove(p *partition) {
+func (o *origin) remove(now time.Time, p *partition) {
+	p.resume(now)
+	p.slots = nil
+	p.uncut(now)
 	o.reg.size.Add(-1)
 	p.setAlarm(time.Time{})
 	i := slices.Index(o.partitions, p)
@@ -318,6 +322,7 @@ func (o *origin) reset(now time.Time) {
 		}
 		p.slots = nil
 		p.configure(now, false)
+		p.uncut(now)
 		p.shared.forget()
 		for _, w := range p.parked {
 			w.notBefore = time.Time{}
@@ -346,10 +351,7 @@ func (p *partition) resume(now time.Time) {
 		p.suspect.others.end()
 	}
 	for _, l := range p.lanes {
-		if l.pause.open {
-			p.emit(Event{Kind: EventResumed, Time: now, Bucket: l.shown()})
-		}
-		l.pause.end()
+		p.resumeLane(now, l)
 	}
 }
 

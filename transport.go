@@ -130,8 +130,10 @@ func (t *Transport) send(req *http.Request, pm *Permit) outcome {
 		if r := out.resp.Request; r == nil || r == sent { // else the base has sent one of its own
 			out.resp.Request = req
 		}
-		out.said = pm.Observe(out.resp)
-		pm.follow(out.resp)
+		if pm.origin != nil { // else heed steps aside
+			out.said = pm.Observe(out.resp)
+			pm.follow(out.resp)
+		}
 	} else {
 		closeBody(out.resp) // one of response and error
 		out.resp = nil

@@ -958,6 +958,41 @@ func TestUnlimitedOriginIsLeftAlone(t *testing.T) {
 	})
 }
 
+// Where heed steps aside nobody waits for the body of a refusal either, and it stays what the base gave.
+func TestNobodyWaitsForABodyWhereHeedStepsAside(t *testing.T) {
+	for name, c := range map[string]struct {
+		options func(context.Context) context.Context
+		limits  heed.Limits
+	}{
+		"unlimited": {func(ctx context.Context) context.Context { return ctx }, heed.Limits{Unlimited: true}},
+		"bypass":    {heed.Bypass, heed.Limits{}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			body := newStalling("{")
+			refusal := func() *http.Response {
+				resp := reply(429, "", "Content-Type: application/problem+json")
+				resp.Body = body
+				return resp
+			}
+			tr := quiet(t, respond(func(*http.Request) *http.Response { return refusal() }), c.limits)
+			ctx, began := c.options(t.Context()), time.Now()
+			resp, err := tr.RoundTrip(get(ctx, site))
+			if err != nil || time.Since(began) != 0 || resp.Body != body {
+				t.Errorf("%s: %v after %v, body %T", name, err, time.Since(began), resp.Body)
+			}
+			pm, err := tr.Registry.Acquire(ctx, get(ctx, site))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a := pm.Observe(refusal()); !a.Refused || time.Since(began) > time.Second {
+				t.Errorf("%s: observed %+v after %v", name, a, time.Since(began))
+			}
+			pm.Release()
+			body.Close()
+		})
+	}
+}
+
 // authorized gets a token through its client, as oauth2.Transport does.
 type authorized struct {
 	base   http.RoundTripper

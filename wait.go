@@ -33,9 +33,8 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 	if pl.n == 0 && v.goes(now) && (o.waiting == 0 || a.opts.noWait || !o.hasCommonLimits() && !p.crowded(a)) {
 		return nil, p.admit(now, a), nil
 	}
-	if !a.deadline.IsZero() && o.waiting > p.waiting() && o.hasCommonLimits() {
-		pl.all += p.others(now, a.behind)
-		v = p.judge(now, a, &pl)
+	if !a.deadline.IsZero() {
+		v = p.behindOthers(now, a, &pl, v)
 	}
 	mayGo := v.goes(now) // if nobody else does
 	if mayGo {
