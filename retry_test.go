@@ -49,7 +49,7 @@ func TestFourRetriesThenTheRefusalItself(t *testing.T) {
 		"one":            {retry: heed.Retry{Max: 1}, want: 2},
 		"seven":          {retry: heed.Retry{Max: 7}, want: 8},
 		"none":           {retry: heed.Retry{Max: -1}, want: 1},
-		"none by far":    {retry: heed.Retry{Max: -1 << 63}, want: 1},
+		"none by far":    {retry: heed.Retry{Max: math.MinInt}, want: 1},
 		"none this time": {ctx: heed.NoRetry, want: 1},
 		"said so":        {retry: heed.Retry{Check: func(*http.Request, *http.Response, error) bool { return false }}, want: 1},
 	} {
