@@ -8,6 +8,10 @@
 //
 // What is limited and is no HTTP request has [Ledger.Limit].
 //
+// A redis.Ring keeps quotas too, but what processes tell each other arrives
+// from one of its shards only: of the others' origins they learn of pauses and
+// resets with their next question.
+//
 // # What is shared
 //
 // The limits of [heed.Limits] that concern an origin (policies, MinInterval,

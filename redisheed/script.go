@@ -236,6 +236,14 @@ func (f *fields) slice() []any {
 
 func (f *fields) span() time.Duration { return time.Duration(f.int()) * time.Microsecond }
 
+// moving is how often who asks tries anew while the slot of its keys moves to another master …
+const moving = 50 * time.Millisecond
+
+// … which is why Redis gave err: the client has followed it as often as it does by itself.
+func moves(err error) bool {
+	return redis.HasErrorPrefix(err, "TRYAGAIN") || redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK")
+}
+
 // run asks the script one question. A reply that comes after run has given up
 // on it goes to late, on another goroutine.
 func (l *Ledger) run(ctx context.Context, origin, partition string, q *question, late func(*reply)) (*reply, error) {
@@ -253,9 +261,15 @@ func (l *Ledger) run(ctx context.Context, origin, partition string, q *question,
 		return nil, err
 	}
 	keys := l.keys(origin, partition)
-	sent := time.Now()
+	until := time.Now().Add(l.o.Timeout)
 	ask := func(ctx context.Context) (*reply, error) {
+		sent := time.Now()
 		v, err := script.Run(ctx, l.c, keys, text).Result()
+		for moves(err) && sent.Before(until) {
+			time.Sleep(moving)
+			sent = time.Now()
+			v, err = script.Run(ctx, l.c, keys, text).Result()
+		}
 		if err != nil {
 			return nil, err
 		}
