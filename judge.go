@@ -233,16 +233,32 @@ func (o *origin) space(now time.Time, v *verdict, interval time.Duration, n int)
 	}
 }
 
+// takesTime reports whether each request puts off all others of the origin.
+func (o *origin) takesTime() bool { return o.limits.MinInterval > 0 || o.limits.MinPause > 0 }
+
 // keep has the origin kept free for w, which has just been judged, where nothing but a longer
 // interval of its own holds it: once it has been put off for as long as that, it would be for
-// ever by others that ask for none. It is one request at a time, the first of them.
-func (o *origin) keep(now time.Time, w *waiter) {
-	due := w.opts.minInterval > 0 && w.held.cause == CauseInterval && now.Sub(w.arrived) >= w.opts.minInterval
-	switch {
-	case due && (o.due == nil || w.precedes(&o.due.ask)):
+// ever by others that ask for none. It is one request at a time, the first of them. It
+// returns when to judge w again for that; zero: no need.
+func (o *origin) keep(now time.Time, w *waiter) (again time.Time) {
+	if w.opts.minInterval == 0 || w.held.cause != CauseInterval {
+		o.letGo(w)
+		return time.Time{}
+	}
+	if again = w.arrived.Add(w.opts.minInterval); again.After(now) {
+		o.letGo(w)
+		return again
+	}
+	if o.due == nil || w.precedes(&o.due.ask) {
 		o.due = w
-	case !due && o.due == w:
-		o.due = nil
+	}
+	return time.Time{}
+}
+
+// letGo has the origin no longer kept free for w.
+func (o *origin) letGo(w *waiter) {
+	if o.due == w {
+		o.due, o.stirred = nil, true
 	}
 }
 

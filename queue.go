@@ -18,6 +18,7 @@ type waiter struct {
 
 	queue      *queue // where it stands; nil: aside, or nowhere any more
 	prev, next *waiter
+	seat       int         // among those that stand aside; 0: it does not
 	over       bool        // permit or err is set
 	expiry     *time.Timer // Limits.MaxWait's; nil: none
 	held       obstacle    // what held it last
@@ -31,6 +32,12 @@ func (w *waiter) resolve(p *Permit, err error) {
 	}
 	close(w.ready)
 }
+
+// byRetry orders those who stand aside by when they may try again.
+type byRetry struct{}
+
+func (byRetry) before(a, b *waiter) bool { return a.notBefore.Before(b.notBefore) }
+func (byRetry) seat(w *waiter) *int      { return &w.seat }
 
 // A queue holds the requests that wait in one partition: first come first
 // served within a priority. A retry keeps the number of its first attempt,
@@ -125,9 +132,7 @@ func (q *queue) remove(w *waiter) {
 	l.units -= w.units()
 	q.len--
 	q.count(w, -1)
-	if o := w.origin; o.due == w {
-		o.due = nil
-	}
+	w.origin.letGo(w)
 }
 
 // ahead returns how many waiters, and units, would go before a.

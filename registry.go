@@ -197,7 +197,7 @@ func (r *Registry) Check(req *http.Request) Decision {
 		return d
 	}
 	pl := p.placeOf(&a)
-	if o.hasCommonLimits() {
+	if o.takesTime() {
 		pl.all += p.others(now, a.behind)
 	}
 	p.wants(now, &a) // as it would
@@ -275,9 +275,10 @@ func (r *Registry) Close() error {
 		o.mu.Lock()
 		for _, p := range o.partitions {
 			p.endWaits(nil, ErrClosed)
-			p.setAlarm(time.Time{})
+			p.standAside(time.Time{})
 			p.closeShared()
 		}
+		o.setAlarm(time.Time{})
 		o.mu.Unlock()
 	}
 	err := r.detachShared()

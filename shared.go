@@ -350,6 +350,7 @@ const mostPending = 1024
 
 // heed does what News asks for. Those who wait are to be judged again after.
 func (o *origin) heed(now time.Time, n *News) {
+	o.stirred = true
 	if n.Reset {
 		o.reset(now)
 	}

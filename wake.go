@@ -5,98 +5,6 @@ import (
 	"time"
 )
 
-// hasCommonLimits reports whether partitions hold each other up.
-func (o *origin) hasCommonLimits() bool {
-	l := o.limits
-	return l.MinInterval > 0 || l.MinPause > 0 || l.MaxConcurrent > 0 || o.spaced > 0 || o.pause.open || o.stirred
-}
-
-// wake admits every waiting request of the partition that may go now, and
-// sets the timer for the next. Where the origin has limits over all its
-// partitions, all of them are looked at, first come first served.
-func (p *partition) wake(now time.Time) {
-	o := p.origin
-	switch {
-	case o.waiting == 0:
-		p.news = false
-		p.setAlarm(time.Time{})
-	case o.limits.Unlimited || len(o.partitions) > 1 && o.hasCommonLimits():
-		o.wake(now)
-	default:
-		p.settleDeadlines(now)
-		for p.wakeHead(now) {
-		}
-	}
-}
-
-// wakeAll is wake for all of an origin, after what may put deadlines out of
-// reach.
-func (o *origin) wakeAll(now time.Time) {
-	if o.waiting == 0 {
-		return
-	}
-	for _, p := range o.partitions {
-		p.news = true
-	}
-	o.wake(now)
-}
-
-// wake admits every waiting request of the origin that may go now.
-func (o *origin) wake(now time.Time) {
-	o.stirred = false
-	moved := 0
-	for _, p := range o.partitions {
-		if o.limits.Unlimited {
-			p.endWaits(&Permit{}, nil)
-		}
-		if p.news && p.queued() > 0 {
-			moved++
-		}
-		p.settleDeadlines(now)
-		p.unpark(now)
-	}
-	if moved > 1 {
-		o.settleDeadlines(now)
-	}
-	var heads []*partition
-	for _, p := range o.partitions {
-		if p.waiting() > 0 {
-			heads = append(heads, p)
-		} else {
-			p.setAlarm(time.Time{})
-		}
-	}
-	for len(heads) > 0 {
-		v := verdict{at: now}
-		v.hold(o.pause.until, CausePause, "")
-		o.space(now, &v, 0, 0)
-		first := 0
-		for i, p := range heads {
-			if before(p.head(), heads[first].head()) {
-				first = i
-			}
-		}
-		if !v.goes(now) {
-			// What holds one holds all: one alarm will do.
-			for i, p := range heads {
-				if w := p.head(); w != nil {
-					w.held = v.obstacle
-				}
-				if i == first {
-					p.setAlarm(soonest(v.wakeAt(), p.nextParked()))
-				} else {
-					p.setAlarm(time.Time{})
-				}
-			}
-			return
-		}
-		if !heads[first].wakeHead(now) {
-			heads[first] = heads[len(heads)-1]
-			heads = heads[:len(heads)-1]
-		}
-	}
-}
-
 // before reports whether a goes before b; nobody goes last.
 func before(a, b *waiter) bool {
 	if a == nil || b == nil {
@@ -106,10 +14,9 @@ func before(a, b *waiter) bool {
 }
 
 // wakeHead admits the first of those at the heads of the partition's queues that
-// may go. Else it sets the timer and reports false.
+// may go. Else it has the partition stand aside, and reports false.
 func (p *partition) wakeHead(now time.Time) bool {
 	o := p.origin
-	p.unpark(now)
 	var buf [8]*waiter
 	heads := buf[:0]
 	p.queues(func(_ *lane, q *queue) {
@@ -130,13 +37,12 @@ func (p *partition) wakeHead(now time.Time) bool {
 			return true
 		}
 		w.held = v.obstacle
-		o.keep(now, w)
 		if v.asks {
 			p.askLedger(w)
 		}
-		alarm = soonest(alarm, v.wakeAt())
+		alarm = soonest(alarm, soonest(v.wakeAt(), o.keep(now, w)))
 	}
-	p.setAlarm(alarm)
+	p.standAside(alarm)
 	return false
 }
 
@@ -173,40 +79,11 @@ func soonest(a, b time.Time) time.Time {
 	return a
 }
 
-// setAlarm has the partition woken at an instant; zero: not by time.
-func (p *partition) setAlarm(at time.Time) {
-	if p.timer != nil {
-		if p.alarm.Equal(at) {
-			return
-		}
-		p.timer.Stop()
-		p.timer = nil
-	}
-	if at.IsZero() {
-		return
-	}
-	p.alarm = at
-	// A new timer each time: one made in another synctest bubble must not be
-	// touched from this one.
-	p.timer = time.AfterFunc(time.Until(at), func() { p.ring(at) })
-}
-
-// ring is the alarm going off.
-func (p *partition) ring(at time.Time) {
-	o := p.origin
-	o.mu.Lock()
-	if p.alarm.Equal(at) {
-		p.timer = nil
-	}
-	p.wake(time.Now())
-	o.mu.Unlock() // events are told by the requests it woke
-}
-
 // join puts w in line, or aside until its own next try.
 func (p *partition) join(now time.Time, w *waiter) {
 	p.origin.waiting++
 	if w.notBefore.After(now) {
-		p.parked = append(p.parked, w)
+		p.parked.put(w)
 	} else if p.queueOf(w.lane).push(w) {
 		p.news = true
 	}
@@ -217,8 +94,8 @@ func (p *partition) leave(w *waiter) {
 	if w.queue != nil {
 		w.queue.remove(w)
 		p.origin.waiting--
-	} else if i := slices.Index(p.parked, w); i >= 0 {
-		p.parked = slices.Delete(p.parked, i, i+1)
+	} else if w.seat > 0 {
+		p.parked.drop(w)
 		p.origin.waiting--
 	}
 }
@@ -226,7 +103,7 @@ func (p *partition) leave(w *waiter) {
 // waiters calls f for all that wait; f may have them leave.
 func (p *partition) waiters(f func(w *waiter)) {
 	p.queues(func(_ *lane, q *queue) { q.all(f) })
-	for _, w := range slices.Clone(p.parked) {
+	for _, w := range slices.Clone(p.parked.items) {
 		f(w)
 	}
 }
@@ -241,24 +118,22 @@ func (p *partition) endWaits(pm *Permit, err error) {
 
 // unpark puts those in line whose own wait is over.
 func (p *partition) unpark(now time.Time) {
-	p.parked = slices.DeleteFunc(p.parked, func(w *waiter) bool {
-		if w.notBefore.After(now) {
-			return false
-		}
+	for p.parked.len() > 0 && !p.parked.first().notBefore.After(now) {
+		w := p.parked.first()
+		p.parked.drop(w)
 		w.lane = p.laneOf(now, &w.ask)
 		if p.queueOf(w.lane).push(w) {
 			p.news = true
 		}
-		return true
-	})
+	}
 }
 
+// nextParked is when the next one's wait is over; zero: nobody's.
 func (p *partition) nextParked() time.Time {
-	var at time.Time
-	for _, w := range p.parked {
-		at = soonest(at, w.notBefore)
+	if p.parked.len() == 0 {
+		return time.Time{}
 	}
-	return at
+	return p.parked.first().notBefore
 }
 
 // settleDeadlines refuses, where something has changed, those waiting that
@@ -270,7 +145,7 @@ func (p *partition) settleDeadlines(now time.Time) {
 	p.news = false
 	limited := 0
 	p.queues(func(_ *lane, q *queue) { limited += q.deadlines + q.priced })
-	if limited == 0 && len(p.parked) == 0 {
+	if limited == 0 && p.parked.len() == 0 {
 		return
 	}
 	settle := func(w *waiter, pl *place) (left bool) {
@@ -281,7 +156,7 @@ func (p *partition) settleDeadlines(now time.Time) {
 		return p.refuseLate(now, w, &v)
 	}
 	p.inLine(settle)
-	for _, w := range slices.Clone(p.parked) {
+	for _, w := range slices.Clone(p.parked.items) {
 		settle(w, &place{})
 	}
 }
@@ -290,7 +165,7 @@ func (p *partition) settleDeadlines(now time.Time) {
 // other partitions too, where something has changed for several: from the first to the last, so that nobody
 // is put off by one that is refused.
 func (o *origin) settleDeadlines(now time.Time) {
-	if o.limits.MinInterval <= 0 && o.limits.MinPause <= 0 {
+	if !o.takesTime() {
 		return
 	}
 	var line []*waiter
@@ -396,7 +271,7 @@ func (p *partition) limitWaits() {
 		w.setExpiry()
 	}
 	p.queues(func(_ *lane, q *queue) { q.all(limit) })
-	for _, w := range p.parked {
+	for _, w := range p.parked.items {
 		w.limitWait(p.origin.limits.MaxWait)
 		w.setExpiry()
 	}
