@@ -164,7 +164,7 @@ func (p *partition) judgeSlot(now time.Time, a *ask, pl *place, i int, first tim
 // goesBy returns when a may go by one slot, of which those ahead of it and it take n units;
 // false where that depends on more than the time.
 func (p *partition) goesBy(now time.Time, s *slot, a *ask, pl *place, n int64, v *verdict) (time.Time, bool) {
-	waiting := p.queueOf(a.lane).len
+	waiting := p.queueOf(a.lane).len()
 	at, known := s.free(now, n, pl.n == 0 && waiting > 1)
 	if pl.n > 0 {
 		if s.source == SourceAnnounced {
@@ -286,15 +286,13 @@ func (s *slot) spread(n int64) time.Duration {
 // placeOf returns a's place among those that wait in its partition.
 func (p *partition) placeOf(a *ask) place {
 	q := p.queueOf(a.lane)
-	n, units := q.ahead(a)
-	if n == 0 {
+	t := q.before(a)
+	if t.n == 0 {
 		return place{}
 	}
-	pl := place{n: n, all: n, units: make([]int64, len(p.slots))}
-	if q.priced == 0 {
-		for i, s := range p.slots {
-			pl.units[i] = s.usual(int64(n), units)
-		}
+	pl := place{units: make([]int64, len(p.slots))}
+	if p.fits(&t) {
+		pl.put(p, &t)
 		return pl
 	}
 	q.all(func(w *waiter) {
@@ -302,8 +300,37 @@ func (p *partition) placeOf(a *ask) place {
 			pl.add(p, &w.ask)
 		}
 	})
-	pl.n, pl.all = n, n
 	return pl
+}
+
+// fits reports whether what requests come to is what they take: none of them asks for more of a
+// slot than there ever is.
+func (p *partition) fits(t *tally) bool {
+	for _, s := range p.slots {
+		switch m := s.most(); s.policy.Unit {
+		case UnitRequests:
+			if t.most.requests > m {
+				return false
+			}
+		case UnitContentBytes:
+			if t.most.bytes > m {
+				return false
+			}
+		case UnitConcurrentRequests:
+			if t.most.concurrent > m {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// put makes it the place behind requests that come to t.
+func (pl *place) put(p *partition, t *tally) {
+	pl.n, pl.all = t.n, t.n
+	for i, s := range p.slots {
+		pl.units[i] = s.asked(t)
+	}
 }
 
 // add puts a before the place.
@@ -317,21 +344,21 @@ func (pl *place) add(p *partition, a *ask) {
 	}
 }
 
-// usual is what n requests take of the slot that stand for units and set no
-// cost of their own. Those in flight are no business of the ones behind them.
-func (s *slot) usual(n, units int64) int64 {
+// asked is what requests that come to t take of the slot. Those in flight are no business of the ones
+// behind them.
+func (s *slot) asked(t *tally) int64 {
 	switch s.policy.Unit {
 	case UnitRequests:
-		return units
+		return t.requests
 	case UnitContentBytes:
-		return n * s.content.estimate
+		return t.bytes + int64(t.unsaid)*min(s.content.estimate, s.most())
 	}
 	return 0
 }
 
 // others counts those waiting in the origin's other partitions that are sure
-// to go before a request. before says how many of a queue, and units, come before it.
-func (p *partition) others(now time.Time, before func(*queue) (n int, units int64)) int {
+// to go before a request. before says what those of a queue come to that are before it.
+func (p *partition) others(now time.Time, before func(*queue) tally) int {
 	n := 0
 	for _, q := range p.origin.partitions {
 		if q != p {
@@ -342,7 +369,7 @@ func (p *partition) others(now time.Time, before func(*queue) (n int, units int6
 }
 
 // sure counts those of them that wait in one partition: nothing holds them but what holds all.
-func (p *partition) sure(now time.Time, before func(*queue) (n int, units int64)) int {
+func (p *partition) sure(now time.Time, before func(*queue) tally) int {
 	if p.queued() == 0 || p.pause.holds(now) || p.smoother.limiter != nil || !p.cap.free(p.unanswered) {
 		return 0
 	}
@@ -355,7 +382,7 @@ func (p *partition) sure(now time.Time, before func(*queue) (n int, units int64)
 	}
 	n := 0
 	p.queues(func(l *lane, line *queue) {
-		if line.len == 0 || line.spaced > 0 || l != nil && l.held(now, p.patience()) {
+		if t := line.tally(); t.n == 0 || t.most.interval > 0 || l != nil && l.held(now, p.patience()) {
 			return
 		}
 		room := int64(math.MaxInt64)
@@ -364,11 +391,12 @@ func (p *partition) sure(now time.Time, before func(*queue) (n int, units int64)
 				room = min(room, s.remaining(now))
 			}
 		}
-		ahead, units := before(line)
-		if units > room {
+		t := before(line)
+		if t.requests > room {
 			return
 		}
-		if ahead = min(ahead, sure); l != nil && !inTurn {
+		ahead := min(t.n, sure)
+		if l != nil && !inTurn {
 			ahead = min(ahead, l.opening.sure(now, p.patience()))
 		}
 		n += ahead
@@ -406,20 +434,26 @@ func (p *partition) impossible(a *ask) *slot {
 // smooth sets the smoothers to the pace of the slot that binds most: of those
 // that hold all, and of those that hold the lane alone.
 func (p *partition) smooth(now time.Time, l *lane) {
-	p.smoothTo(now, &p.smoother, nil, int64(p.queued()), p.queuedUnits())
+	var waiting tally
+	p.queues(func(_ *lane, q *queue) {
+		t := q.tally()
+		waiting.add(&t)
+	})
+	p.smoothTo(now, &p.smoother, nil, &waiting)
 	if l != nil {
-		p.smoothTo(now, &l.smoother, l, int64(l.queue.len), l.queue.units())
+		waiting = l.queue.tally()
+		p.smoothTo(now, &l.smoother, l, &waiting)
 	}
 }
 
-func (p *partition) smoothTo(now time.Time, m *smoother, l *lane, n, units int64) {
+func (p *partition) smoothTo(now time.Time, m *smoother, l *lane, waiting *tally) {
 	sm := &p.origin.limits.Smoothing
 	least, interval, policy := math.Inf(1), sm.Interval, ""
 	for _, s := range p.slots {
 		if !s.enforced() || (s.bucketName == "") != (l == nil) || !s.holds(l) {
 			continue
 		}
-		pace := p.paceOf(s, now, s.usual(n, units), sm)
+		pace := p.paceOf(s, now, s.asked(waiting), sm)
 		if s.policy.Unit == UnitContentBytes && s.content.mean > 0 {
 			pace /= s.content.mean
 		}

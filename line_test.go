@@ -15,7 +15,7 @@ func TestPlaceInLineIsByNumber(t *testing.T) {
 		var numbers []uint64
 		for _, i := range rnd.Perm(rnd.IntN(20)) {
 			number := uint64(10 * (i + 1))
-			w := &waiter{ask: ask{opts: &options{costs: []cost{{UnitRequests, int64(number)}}}, charged: true, number: number}}
+			w := &waiter{origin: &origin{}, ask: ask{opts: &options{costs: []cost{{UnitRequests, int64(number)}}}, charged: true, number: number}}
 			wantAhead := slices.ContainsFunc(numbers, func(n uint64) bool { return n > number })
 			if ahead := q.push(w); ahead != wantAhead {
 				t.Fatalf("%d came before others of %d: %v", number, numbers, ahead)
@@ -29,7 +29,8 @@ func TestPlaceInLineIsByNumber(t *testing.T) {
 			t.Fatalf("they stand as %d", stand)
 		}
 		for probe := uint64(5); probe < 220; probe += 10 {
-			n, units := q.ahead(&ask{opts: &noOptions, number: probe})
+			before := q.before(&ask{opts: &noOptions, number: probe})
+			n, units := before.n, before.requests
 			want, wantUnits := 0, int64(0)
 			for _, number := range numbers {
 				if number < probe {

@@ -83,10 +83,12 @@ func (o *origin) gather(now time.Time) {
 // takeTurns has the partition take turns by its present head, where it has one.
 func (p *partition) takeTurns() {
 	p.setAlarm(p.nextParked())
-	if p.first = p.head(); p.first != nil {
-		p.origin.turns.put(p)
-	} else {
+	switch first := p.head(); {
+	case first == nil:
 		p.origin.turns.drop(p)
+	case first != p.first || p.turn == 0:
+		p.first = first
+		p.origin.turns.put(p)
 	}
 }
 
@@ -100,8 +102,7 @@ func (p *partition) standAside(until time.Time) {
 
 // setAlarm has the partition take turns again at an instant; zero: not by time.
 func (p *partition) setAlarm(at time.Time) {
-	p.alarm = at
-	if at.IsZero() {
+	if p.alarm = at; at.IsZero() {
 		p.origin.alarms.drop(p)
 	} else {
 		p.origin.alarms.put(p)

@@ -147,7 +147,7 @@ func BenchmarkDeadlinesOfACrowd(b *testing.B) {
 				b.StopTimer()
 				r := newRegistry(b, heed.Config{Default: heed.Limits{MaxConcurrent: 1}})
 				acquire(b, r, request(example))
-				deadline := time.Now().Add(200*time.Millisecond + time.Duration(n)*20*time.Microsecond)
+				deadline := time.Now().Add(time.Second + time.Duration(n)*100*time.Microsecond)
 				var all sync.WaitGroup
 				for range n {
 					ctx, cancel := context.WithDeadline(b.Context(), deadline)

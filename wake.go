@@ -1,6 +1,7 @@
 package heed
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -143,21 +144,54 @@ func (p *partition) settleDeadlines(now time.Time) {
 		return
 	}
 	p.news = false
-	limited := 0
-	p.queues(func(_ *lane, q *queue) { limited += q.deadlines + q.priced })
-	if limited == 0 && p.parked.len() == 0 {
-		return
-	}
-	settle := func(w *waiter, pl *place) (left bool) {
-		if w.deadline.IsZero() {
-			return p.refuseImpossible(w)
-		}
-		v := p.judge(now, &w.ask, pl)
-		return p.refuseLate(now, w, &v)
-	}
-	p.inLine(settle)
+	p.queues(func(l *lane, q *queue) { p.settleQueue(now, l, q) })
 	for _, w := range slices.Clone(p.parked.items) {
-		settle(w, &place{})
+		p.settle(now, w, &place{})
+	}
+}
+
+// settle does so for one at a place. It reports whether it refused it.
+func (p *partition) settle(now time.Time, w *waiter, pl *place) (left bool) {
+	if w.deadline.IsZero() {
+		return p.refuseImpossible(w)
+	}
+	v := p.judge(now, &w.ask, pl)
+	return p.refuseLate(now, w, &v)
+}
+
+// settleQueue does so for a queue.
+func (p *partition) settleQueue(now time.Time, l *lane, q *queue) {
+	switch t := q.tally(); {
+	case !p.fits(&t):
+		p.inLine(q, func(w *waiter, pl *place) bool { return p.settle(now, w, pl) })
+	case !t.deadline.IsZero():
+		for w := q.head(); w != nil && p.settle(now, w, &place{}); {
+			w = q.head()
+		}
+		if t.n > 1 {
+			p.settleLate(now, l, q, t.most.interval)
+		}
+	}
+}
+
+// settleLate settles those behind the head of a queue whose deadlines are near, without a look at the
+// others: nobody goes later than who stands behind and asks for the longest interval of all would.
+func (p *partition) settleLate(now time.Time, l *lane, q *queue, longest time.Duration) {
+	last := ask{opts: &options{priority: PriorityLow, minInterval: longest}, path: p.pause.path, lane: l, number: math.MaxUint64}
+	pl := place{units: make([]int64, len(p.slots))}
+	start := func(t *tally) time.Time {
+		pl.put(p, t)
+		return p.judge(now, &last, &pl).at
+	}
+	var before tally
+	for i := range q.lines {
+		line := &q.lines[i]
+		for w := line.root.firstLate(0, before, start); w != nil; w = line.root.firstLate(w.number+1, before, start) {
+			pl := p.placeOf(&w.ask)
+			p.settle(now, w, &pl)
+		}
+		t := line.tally()
+		before.add(&t)
 	}
 }
 
@@ -175,15 +209,15 @@ func (o *origin) settleDeadlines(now time.Time) {
 	slices.SortFunc(line, byTurn)
 	type front struct { // those of one queue that have been before
 		place
-		requests int64
+		tally
 	}
 	fronts := make(map[*queue]*front)
 	sure, all := make(map[*partition]int), 0 // of those before, how many are sure to go: kept, not counted for each
-	before := func(q *queue) (int, int64) {
+	before := func(q *queue) tally {
 		if f := fronts[q]; f != nil {
-			return f.n, f.requests
+			return f.tally
 		}
-		return 0, 0
+		return tally{}
 	}
 	for _, w := range line {
 		p, q := w.home, w.queue
@@ -200,8 +234,9 @@ func (o *origin) settleDeadlines(now time.Time) {
 			late = p.refuseLate(now, w, &v)
 		}
 		if !late {
-			f.add(p, &w.ask)
-			f.requests += w.units()
+			own := tallyOf(&w.ask)
+			f.place.add(p, &w.ask)
+			f.tally.add(&own)
 		}
 		n := p.sure(now, before)
 		sure[p], all = n, all+n-sure[p]
@@ -216,16 +251,14 @@ func byTurn(a, b *waiter) int {
 	return 1
 }
 
-// inLine calls f for everyone in line from the first to the last, with their
+// inLine calls f for everyone in a queue of the partition from the first to the last, with their
 // places. f reports whether it has ended the wait.
-func (p *partition) inLine(f func(*waiter, *place) (left bool)) {
-	p.queues(func(_ *lane, q *queue) {
-		pl := place{units: make([]int64, len(p.slots))}
-		q.all(func(w *waiter) {
-			if !f(w, &pl) {
-				pl.add(p, &w.ask)
-			}
-		})
+func (p *partition) inLine(q *queue, f func(*waiter, *place) (left bool)) {
+	pl := place{units: make([]int64, len(p.slots))}
+	q.all(func(w *waiter) {
+		if !f(w, &pl) {
+			pl.add(p, &w.ask)
+		}
 	})
 }
 
@@ -265,14 +298,16 @@ func (p *partition) refuseImpossible(w *waiter) bool {
 // limitWaits has those waiting keep to a MaxWait that has changed.
 func (p *partition) limitWaits() {
 	limit := func(w *waiter) {
-		w.queue.count(w, -1)
 		w.limitWait(p.origin.limits.MaxWait)
-		w.queue.count(w, 1)
 		w.setExpiry()
 	}
-	p.queues(func(_ *lane, q *queue) { q.all(limit) })
+	p.queues(func(_ *lane, q *queue) {
+		q.all(limit)
+		for i := range q.lines {
+			q.lines[i].root.sumAll()
+		}
+	})
 	for _, w := range p.parked.items {
-		w.limitWait(p.origin.limits.MaxWait)
-		w.setExpiry()
+		limit(w)
 	}
 }
