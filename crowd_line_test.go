@@ -106,3 +106,87 @@ func TestNewsTurnsAwayExactlyWhoCanNoLongerMakeIt(t *testing.T) {
 		})
 	}
 }
+
+// Whatever holds all of an origin: when it lets one go, that is the first who came of the highest priority, of
+// those whom nothing of their credential's own holds. Also when some of them have left, and others joined.
+func TestCredentialsTakeTurnsInTheOrderTheyCame(t *testing.T) {
+	for name, limits := range map[string]heed.Limits{
+		"MaxConcurrent": {MaxConcurrent: 1},
+		"MinInterval":   {MinInterval: time.Second},
+		"MinPause":      {MinPause: time.Second},
+	} {
+		for seed := range uint64(5) {
+			synctest.Test(t, func(t *testing.T) {
+				const keys, requests, outage = 40, 300, 20 * time.Second
+				rnd := rand.New(rand.NewPCG(seed, 2))
+				r := newRegistry(t, heed.Config{Default: heed.Limits{}})
+				defer r.Close()
+				for i := range keys {
+					for range 12 {
+						done(acquire(t, r, credential(i)))
+					}
+				}
+				r.SetLimits("*", limits)
+				time.Sleep(time.Minute)
+				began := time.Now()
+				held := make([]time.Duration, keys) // until when a credential is, by itself
+				for i := range 5 {
+					pm := acquire(t, r, credential(i))
+					held[i] = time.Since(began) + time.Duration(30*(i+1))*time.Second
+					pm.Learn(heed.Announcement{RetryAfter: held[i] - time.Since(began)})
+					pm.Release()
+				}
+				r.Pause(example, outage)
+				type member struct {
+					crowdMember
+					key int
+				}
+				var mu sync.Mutex
+				waiting, went := map[*member]bool{}, 0
+				var all sync.WaitGroup
+				for i := range requests {
+					m := &member{crowdMember: crowdMember{priority: heed.Priority(rnd.IntN(3) - 1), asked: i}, key: rnd.IntN(keys)}
+					ctx, cancel := context.WithCancel(heed.WithPriority(t.Context(), m.priority))
+					if rnd.IntN(5) == 0 {
+						time.AfterFunc(time.Duration(rnd.IntN(100))*time.Second+time.Millisecond, cancel)
+					}
+					mu.Lock()
+					waiting[m] = true
+					mu.Unlock()
+					all.Go(func() {
+						defer cancel()
+						pm, err := r.Acquire(ctx, credential(m.key))
+						at := time.Since(began)
+						mu.Lock()
+						delete(waiting, m)
+						if err == nil {
+							went++
+							for other := range waiting {
+								first := other.priority > m.priority || other.priority == m.priority && other.asked < m.asked
+								if first && held[other.key] < at {
+									t.Errorf("%s, seed %d: after %v number %d of priority %d went before number %d of priority %d", name, seed, at, m.asked, m.priority, other.asked, other.priority)
+								}
+							}
+							if at < held[m.key] {
+								t.Errorf("%s, seed %d: after %v number %d went, whose credential is held until %v", name, seed, at, m.asked, held[m.key])
+							}
+						}
+						mu.Unlock()
+						if err == nil {
+							time.Sleep(time.Second / 2)
+							done(pm)
+						}
+					})
+					synctest.Wait()
+					if i > requests/2 { // the others join while some go
+						time.Sleep(time.Duration(rnd.IntN(300)) * time.Millisecond)
+					}
+				}
+				all.Wait()
+				if went < requests*2/3 {
+					t.Errorf("%s, seed %d: only %d went", name, seed, went)
+				}
+			})
+		}
+	}
+}
