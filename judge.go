@@ -356,19 +356,26 @@ func (s *slot) asked(t *tally) int64 {
 	return 0
 }
 
-// others counts those waiting in the origin's other partitions that are sure
-// to go before a request. before says what those of a queue come to that are before it.
-func (p *partition) others(now time.Time, before func(*queue) tally) int {
-	n := 0
-	for _, q := range p.origin.partitions {
-		if q != p {
-			n += q.sure(now, before)
+// others is how many wait in the origin's other partitions who are sure to go before a. Of those before
+// one that came before, all are counted anew.
+func (p *partition) others(now time.Time, a *ask) (n int) {
+	o := p.origin
+	switch i := PriorityHigh - a.opts.priority; {
+	case !o.takesTime():
+	case a.attempt <= 1:
+		n = o.certain[i] - p.certain[i]
+	default:
+		for _, q := range o.partitions {
+			if q != p {
+				n += q.sure(now, func(q *queue) tally { return q.before(a) })
+			}
 		}
 	}
 	return n
 }
 
-// sure counts those of them that wait in one partition: nothing holds them but what holds all.
+// sure counts those of some who wait in the partition that are sure to go: nothing holds them but what holds
+// all. before says which of a queue's they are, by what they come to.
 func (p *partition) sure(now time.Time, before func(*queue) tally) int {
 	if p.queued() == 0 || p.pause.holds(now) || p.smoother.limiter != nil || !p.cap.free(p.unanswered) {
 		return 0

@@ -26,6 +26,8 @@ type tally struct {
 	unsaid   int       // … save so many
 	most     maximum   // of what one of them asks for
 	deadline time.Time // the earliest; zero: none has one
+	path     string    // all ask for it …
+	mixed    bool      // … save that some do not
 }
 
 // A maximum is the most that is asked for: the largest cost that was set, by
@@ -37,7 +39,7 @@ type maximum struct {
 
 // tallyOf is what one comes to.
 func tallyOf(a *ask) tally {
-	t := tally{n: 1, requests: a.units(), unsaid: 1, deadline: a.deadline}
+	t := tally{n: 1, requests: a.units(), unsaid: 1, deadline: a.deadline, path: a.path}
 	t.most.interval = a.opts.minInterval
 	if a.charged {
 		t.most.requests, t.most.bytes, t.most.concurrent = a.units(), a.cost(UnitContentBytes, 0), a.cost(UnitConcurrentRequests, 0)
@@ -50,6 +52,10 @@ func tallyOf(a *ask) tally {
 
 // add adds what others come to.
 func (t *tally) add(u *tally) {
+	if t.n == 0 {
+		*t = *u
+		return
+	}
 	t.n += u.n
 	t.requests += u.requests
 	t.bytes += u.bytes
@@ -59,6 +65,7 @@ func (t *tally) add(u *tally) {
 	t.most.concurrent = max(t.most.concurrent, u.most.concurrent)
 	t.most.interval = max(t.most.interval, u.most.interval)
 	t.deadline = soonest(t.deadline, u.deadline)
+	t.mixed = t.mixed || u.n > 0 && (u.mixed || u.path != t.path)
 }
 
 // sum brings w's tally up to date with its children's.
@@ -171,6 +178,20 @@ func (w *waiter) sumAll() {
 		w.right.sumAll()
 		w.sum()
 	}
+}
+
+// firstElsewhere returns the first of w and those below it that asks for another path than one.
+func (w *waiter) firstElsewhere(path string) *waiter {
+	if w == nil || !w.below.mixed && w.below.path == path {
+		return nil
+	}
+	if other := w.left.firstElsewhere(path); other != nil {
+		return other
+	}
+	if w.path != path {
+		return w
+	}
+	return w.right.firstElsewhere(path)
 }
 
 // firstLate returns the first of w and those below it, of a number or a later one, whose

@@ -30,7 +30,7 @@ func (r *Registry) SetLimits(origin string, l Limits) error {
 	if err != nil {
 		return err
 	}
-	r.change(func(all overrides) { all[name] = l.withDefaults() })
+	r.change(name, func(all overrides) { all[name] = l.withDefaults() })
 	r.log().Debug("heed: limits set", "origin", name, "limits", l)
 	return nil
 }
@@ -43,7 +43,7 @@ func (r *Registry) ClearLimits(origin string) {
 	if err != nil {
 		return
 	}
-	r.change(func(all overrides) { delete(all, name) })
+	r.change(name, func(all overrides) { delete(all, name) })
 	r.log().Debug("heed: limits cleared", "origin", name)
 }
 
@@ -71,7 +71,7 @@ func (r *Registry) SetAllLimits(def Limits, origins map[string]Limits) error {
 		given[name] = origin
 		all[name] = l.withDefaults()
 	}
-	r.change(func(now overrides) {
+	r.change(everyOrigin, func(now overrides) {
 		clear(now)
 		maps.Copy(now, all)
 	})
@@ -85,8 +85,8 @@ func (r *Registry) SetAllLimits(def Limits, origins map[string]Limits) error {
 	return nil
 }
 
-// change edits the limits and has every origin judged again.
-func (r *Registry) change(edit func(overrides)) {
+// change edits the limits of a pattern and has every origin judged again that it may hold for.
+func (r *Registry) change(pattern string, edit func(overrides)) {
 	r.init()
 	r.limitsMu.Lock()
 	all := maps.Clone(*r.limits.Load())
@@ -98,7 +98,7 @@ func (r *Registry) change(edit func(overrides)) {
 	r.limitsMu.Unlock()
 	now := time.Now()
 	var heard []*origin
-	for _, o := range r.all() {
+	for _, o := range r.matching(pattern) {
 		o.mu.Lock()
 		o.refresh(now)
 		o.wakeAll(now)
@@ -110,6 +110,17 @@ func (r *Registry) change(edit func(overrides)) {
 	for _, o := range heard { // last, for the user's OnEvent may panic
 		o.flush()
 	}
+}
+
+// matching returns the origins that a pattern may hold for.
+func (r *Registry) matching(pattern string) []*origin {
+	if pattern == everyOrigin || strings.Contains(pattern, "//*.") {
+		return r.all()
+	}
+	if o := r.known(pattern); o != nil {
+		return []*origin{o}
+	}
+	return nil
 }
 
 // refresh brings an origin's limits up to date. o.mu is held.

@@ -82,16 +82,21 @@ func (q *queue) remove(w *waiter) {
 
 // before is what those who would go before a come to.
 func (q *queue) before(a *ask) tally {
-	t := q.line(a.opts.priority).before(a.number)
-	for p := PriorityHigh; p > a.opts.priority; p-- {
-		above := q.line(p).tally()
-		t.add(&above)
-	}
+	t := q.from(a.opts.priority + 1)
+	same := q.line(a.opts.priority).before(a.number)
+	t.add(&same)
 	return t
 }
 
-// behind is before for a that would go behind a queue's.
-func (a *ask) behind(q *queue) tally { return q.before(a) }
+// from is what those of a priority and of higher ones come to.
+func (q *queue) from(least Priority) (t tally) {
+	for p := PriorityHigh; p >= least; p-- {
+		if w := q.line(p).root; w != nil {
+			t.add(&w.below)
+		}
+	}
+	return t
+}
 
 // len is how many wait.
 func (q *queue) len() int {
@@ -105,14 +110,7 @@ func (q *queue) len() int {
 }
 
 // tally is what all who wait come to.
-func (q *queue) tally() (t tally) {
-	for i := range q.lines {
-		if w := q.lines[i].root; w != nil {
-			t.add(&w.below)
-		}
-	}
-	return t
-}
+func (q *queue) tally() tally { return q.from(PriorityLow) }
 
 // all calls f for every waiter from the first to the last; f may remove it.
 func (q *queue) all(f func(w *waiter)) {

@@ -197,9 +197,7 @@ func (r *Registry) Check(req *http.Request) Decision {
 		return d
 	}
 	pl := p.placeOf(&a)
-	if o.takesTime() {
-		pl.all += p.others(now, a.behind)
-	}
+	pl.all += p.others(now, &a)
 	p.wants(now, &a) // as it would
 	v := p.judge(now, &a, &pl)
 	p.wantsNot(now, &a)

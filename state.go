@@ -49,10 +49,11 @@ type origin struct {
 	own       []string      // routes with limits of their own that only refusals tell of
 	opened    bool          // met, and announced nothing: partitions to come need not scout
 
-	turns  heap[*partition, byHead]
-	alarms heap[*partition, byAlarm]
-	timer  *time.Timer // for the first of either; nil: none
-	alarm  time.Time   // when it goes off
+	turns   heap[*partition, byHead]
+	alarms  heap[*partition, byAlarm]
+	certain [3]int      // of all who wait, how many are certain to go before newcomers, by falling priority
+	timer   *time.Timer // for the first of either; nil: none
+	alarm   time.Time   // when it goes off
 
 	pending []Event // to be told once the lock is free
 
@@ -98,11 +99,12 @@ type partition struct {
 	waited     time.Duration
 	news       bool // something changed that may put deadlines out of reach
 
-	first *waiter   // whose turn is the partition's; nil: it takes none
-	turn  int       // its place among those that take turns
-	alarm time.Time // when it is to take turns again; zero: not by time
-	bell  int       // its place among those that want to be woken
-	index int       // in the origin's partitions
+	first   *waiter   // whose turn is the partition's; nil: it takes none
+	turn    int       // its place among those that take turns
+	alarm   time.Time // when it is to take turns again; zero: not by time
+	bell    int       // its place among those that want to be woken
+	index   int       // in the origin's partitions
+	certain [3]int    // who wait and are certain to go, by falling priority
 }
 
 // fewPartitions is how many are found faster without a map.

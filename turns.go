@@ -59,7 +59,7 @@ func (o *origin) wakeAll(now time.Time) {
 func (p *partition) gather(now time.Time) {
 	p.settleDeadlines(now)
 	p.unpark(now)
-	p.takeTurns()
+	p.takeTurns(now)
 }
 
 // gather does so for all partitions.
@@ -81,7 +81,7 @@ func (o *origin) gather(now time.Time) {
 }
 
 // takeTurns has the partition take turns by its present head, where it has one.
-func (p *partition) takeTurns() {
+func (p *partition) takeTurns(now time.Time) {
 	p.setAlarm(p.nextParked())
 	switch first := p.head(); {
 	case first == nil:
@@ -90,6 +90,7 @@ func (p *partition) takeTurns() {
 		p.first = first
 		p.origin.turns.put(p)
 	}
+	p.setCertain(p.countCertain(now))
 }
 
 // standAside has the partition take no turns until an instant, or until something
@@ -98,6 +99,26 @@ func (p *partition) standAside(until time.Time) {
 	p.origin.turns.drop(p)
 	p.first = nil
 	p.setAlarm(until)
+	p.setCertain([3]int{})
+}
+
+// setCertain notes, by falling priority, how many wait in the partition who are certain to go before a
+// newcomer of another: where each who goes puts off all others, that tells when that one can.
+func (p *partition) setCertain(n [3]int) {
+	for i := range n {
+		p.origin.certain[i] += n[i] - p.certain[i]
+	}
+	p.certain = n
+}
+
+// countCertain counts them where the partition takes turns.
+func (p *partition) countCertain(now time.Time) (n [3]int) {
+	if p.turn > 0 && p.origin.takesTime() {
+		for i := range n {
+			n[i] = p.sure(now, func(q *queue) tally { return q.from(PriorityHigh - Priority(i)) })
+		}
+	}
+	return n
 }
 
 // setAlarm has the partition take turns again at an instant; zero: not by time.
@@ -121,7 +142,7 @@ func (o *origin) serve(now time.Time) {
 		p := o.turns.first()
 		w := p.first
 		if w != p.head() { // it has left
-			p.takeTurns()
+			p.takeTurns(now)
 			continue
 		}
 		if held != (obstacle{}) && w.arrived.Before(now) {
@@ -133,7 +154,7 @@ func (o *origin) serve(now time.Time) {
 			break
 		}
 		if p.wakeHead(now) {
-			p.takeTurns()
+			p.takeTurns(now)
 		}
 	}
 	if o.alarms.len() > 0 {

@@ -33,9 +33,11 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 	if pl.n == 0 && v.goes(now) && (o.waiting == 0 || a.opts.noWait || !o.hasCommonLimits() && !p.crowded(a)) {
 		return nil, p.admit(now, a), nil
 	}
-	if !a.deadline.IsZero() && o.waiting > p.waiting() && o.takesTime() {
-		pl.all += p.others(now, a.behind)
-		v = p.judge(now, a, &pl)
+	if !a.deadline.IsZero() {
+		if n := p.others(now, a); n > 0 {
+			pl.all += n
+			v = p.judge(now, a, &pl)
+		}
 	}
 	mayGo := v.goes(now) // if nobody else does
 	if mayGo {

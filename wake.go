@@ -64,13 +64,12 @@ func (p *partition) next(now time.Time, q *queue) *waiter {
 	if head == nil || !p.pause.doubtful || p.pause.tried || p.learner.crowd.testing || !p.pause.holds(now) {
 		return head
 	}
-	found := head
-	q.all(func(w *waiter) {
-		if found.path == p.pause.path && w.path != p.pause.path {
-			found = w
+	for i := range q.lines {
+		if w := q.lines[i].root.firstElsewhere(p.pause.path); w != nil {
+			return w
 		}
-	})
-	return found
+	}
+	return head
 }
 
 func soonest(a, b time.Time) time.Time {
