@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Whoever comes in whatever order stands by number, and is told how many, and
+// Whoever comes in whatever order, and whoever leaves, all stand by number, and is told how many, and
 // how many units, are before.
 func TestPlaceInLineIsByNumber(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -22,7 +22,16 @@ func TestPlaceInLineIsByNumber(t *testing.T) {
 			}
 			numbers = append(numbers, number)
 		}
+		q.all(func(w *waiter) { // some leave
+			if rnd.IntN(3) == 0 {
+				q.remove(w)
+				numbers = slices.DeleteFunc(numbers, func(n uint64) bool { return n == w.number })
+			}
+		})
 		slices.Sort(numbers)
+		if n := q.len(); n != len(numbers) {
+			t.Fatalf("%d of %d in line", n, len(numbers))
+		}
 		var stand []uint64
 		q.all(func(w *waiter) { stand = append(stand, w.number) })
 		if !slices.Equal(stand, numbers) {
