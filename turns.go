@@ -73,10 +73,14 @@ func (o *origin) gather(now time.Time) {
 		if p.news && p.queued() > 0 {
 			moved++
 		}
-		p.gather(now)
+		p.settleDeadlines(now)
+		p.unpark(now)
 	}
 	if moved > 1 {
 		o.settleDeadlines(now)
+	}
+	for _, p := range o.partitions {
+		p.takeTurns(now)
 	}
 }
 
@@ -103,7 +107,8 @@ func (p *partition) standAside(until time.Time) {
 }
 
 // setCertain notes, by falling priority, how many wait in the partition who are certain to go before a
-// newcomer of another: where each who goes puts off all others, that tells when that one can.
+// newcomer of another: where each who goes puts off all others, that tells when that one can. None are
+// when one has left, until they are counted again.
 func (p *partition) setCertain(n [3]int) {
 	for i := range n {
 		p.origin.certain[i] += n[i] - p.certain[i]

@@ -91,13 +91,16 @@ func (p *partition) join(now time.Time, w *waiter) {
 
 // leave takes w out of line.
 func (p *partition) leave(w *waiter) {
-	if w.queue != nil {
+	switch {
+	case w.queue != nil:
 		w.queue.remove(w)
-		p.origin.waiting--
-	} else if w.seat > 0 {
+		p.setCertain([3]int{})
+	case w.seat > 0:
 		p.parked.drop(w)
-		p.origin.waiting--
+	default:
+		return
 	}
+	p.origin.waiting--
 }
 
 // waiters calls f for all that wait; f may have them leave.
