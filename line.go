@@ -105,9 +105,17 @@ func (l *line) push(w *waiter) (ahead bool) {
 	return after != nil
 }
 
+// remove takes w out of line. A request that waits for whichever of several tokens has room stands there
+// more than once, by one number, where the tokens are counted together.
 func (l *line) remove(w *waiter) {
 	before, after := splitLine(l.root, w.number)
-	_, after = splitLine(after, w.number+1)
+	same, after := splitLine(after, w.number+1)
+	for _, other := range same.appendTo(nil) {
+		if other.left, other.right = nil, nil; other != w {
+			other.sum()
+			before = mergeLines(before, other)
+		}
+	}
 	l.root = mergeLines(before, after)
 	w.node = node{}
 }

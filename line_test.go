@@ -53,3 +53,27 @@ func TestPlaceInLineIsByNumber(t *testing.T) {
 		}
 	}
 }
+
+// A request can stand in a line more than once.
+func TestOneOfSeveralOfANumberLeavesALine(t *testing.T) {
+	for leaver := range 3 {
+		var q queue
+		var all []*waiter
+		for _, number := range []uint64{1, 2, 2, 2, 3} {
+			w := &waiter{origin: &origin{}, ask: ask{opts: &noOptions, number: number}}
+			q.push(w)
+			all = append(all, w)
+		}
+		q.remove(all[1+leaver])
+		var stand []uint64
+		q.all(func(w *waiter) {
+			stand = append(stand, w.number)
+			if w == all[1+leaver] {
+				t.Error("it still stands in line")
+			}
+		})
+		if !slices.Equal(stand, []uint64{1, 2, 2, 3}) || q.len() != 4 {
+			t.Errorf("%d in line: %d", q.len(), stand)
+		}
+	}
+}

@@ -153,10 +153,12 @@ func (o *origin) serve(now time.Time) {
 		if held != (obstacle{}) && w.arrived.Before(now) {
 			w.held = held
 		}
-		if v := o.judge(now, &w.ask); len(o.partitions) > 1 && !v.goes(now) {
-			w.held, o.held = v.obstacle, v.obstacle
-			alarm = v.wakeAt()
-			break
+		if len(o.partitions) > 1 { // else all is judged below
+			if v := o.judge(now, &w.ask); !v.goes(now) {
+				w.held, o.held = v.obstacle, v.obstacle
+				alarm = v.wakeAt()
+				break
+			}
 		}
 		if p.wakeHead(now) {
 			p.takeTurns(now)
