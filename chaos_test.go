@@ -201,7 +201,7 @@ func TestBooksBalanceWhereNobodyCountsBytes(t *testing.T) {
 func checkBooks(t *testing.T, o *origin) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.inFlight != 0 || o.waiting != 0 || len(o.pending) != 0 || o.listening != 0 || o.gone {
+	if o.inFlight != 0 || o.waiting != 0 || o.timer != nil || len(o.pending) != 0 || o.listening != 0 || o.gone {
 		t.Errorf("%s: %d in flight, %d waiting, %d events untold, %d bodies looked at", o.name, o.inFlight, o.waiting, len(o.pending), o.listening)
 	}
 	for _, p := range o.partitions {
@@ -209,8 +209,8 @@ func checkBooks(t *testing.T, o *origin) {
 		if p.unanswered != 0 || p.listening != 0 || p.inFlight.len != 0 || p.inFlight.oldest != nil || p.inFlight.youngest != nil || p.opening.flying != 0 {
 			t.Errorf("%s: %d unanswered, %d bodies looked at, %d in flight, %d of its opening", name, p.unanswered, p.listening, p.inFlight.len, p.opening.flying)
 		}
-		if p.queue != (queue{}) || len(p.parked) != 0 || p.timer != nil {
-			t.Errorf("%s: queue %+v, %d parked, timer %v", name, p.queue, len(p.parked), p.timer != nil)
+		if p.queue != (queue{}) || p.parked.len() != 0 || p.turn != 0 || p.bell != 0 {
+			t.Errorf("%s: queue %+v, %d parked, takes turns %v, has an alarm %v", name, p.queue, p.parked.len(), p.turn != 0, p.bell != 0)
 		}
 		for _, s := range p.slots {
 			l, own := &s.ledger, &s.ledger.own

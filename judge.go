@@ -164,7 +164,7 @@ func (p *partition) judgeSlot(now time.Time, a *ask, pl *place, i int, first tim
 // goesBy returns when a may go by one slot, of which those ahead of it and it take n units;
 // false where that depends on more than the time.
 func (p *partition) goesBy(now time.Time, s *slot, a *ask, pl *place, n int64, v *verdict) (time.Time, bool) {
-	waiting := p.queueOf(a.lane).len
+	waiting := p.queueOf(a.lane).len()
 	at, known := s.free(now, n, pl.n == 0 && waiting > 1)
 	if pl.n > 0 {
 		if s.source == SourceAnnounced {
@@ -233,16 +233,32 @@ func (o *origin) space(now time.Time, v *verdict, interval time.Duration, n int)
 	}
 }
 
+// takesTime reports whether each request puts off all others of the origin.
+func (o *origin) takesTime() bool { return o.limits.MinInterval > 0 || o.limits.MinPause > 0 }
+
 // keep has the origin kept free for w, which has just been judged, where nothing but a longer
 // interval of its own holds it: once it has been put off for as long as that, it would be for
-// ever by others that ask for none. It is one request at a time, the first of them.
-func (o *origin) keep(now time.Time, w *waiter) {
-	due := w.opts.minInterval > 0 && w.held.cause == CauseInterval && now.Sub(w.arrived) >= w.opts.minInterval
-	switch {
-	case due && (o.due == nil || w.precedes(&o.due.ask)):
+// ever by others that ask for none. It is one request at a time, the first of them. It
+// returns when to judge w again for that; zero: no need.
+func (o *origin) keep(now time.Time, w *waiter) (again time.Time) {
+	if w.opts.minInterval == 0 || w.held.cause != CauseInterval {
+		o.letGo(w)
+		return time.Time{}
+	}
+	if again = w.arrived.Add(w.opts.minInterval); again.After(now) {
+		o.letGo(w)
+		return again
+	}
+	if o.due == nil || w.precedes(&o.due.ask) {
 		o.due = w
-	case !due && o.due == w:
-		o.due = nil
+	}
+	return time.Time{}
+}
+
+// letGo has the origin no longer kept free for w.
+func (o *origin) letGo(w *waiter) {
+	if o.due == w {
+		o.due, o.stirred = nil, true
 	}
 }
 
@@ -270,15 +286,13 @@ func (s *slot) spread(n int64) time.Duration {
 // placeOf returns a's place among those that wait in its partition.
 func (p *partition) placeOf(a *ask) place {
 	q := p.queueOf(a.lane)
-	n, units := q.ahead(a)
-	if n == 0 {
+	t := q.before(a)
+	if t.n == 0 {
 		return place{}
 	}
-	pl := place{n: n, all: n, units: make([]int64, len(p.slots))}
-	if q.priced == 0 {
-		for i, s := range p.slots {
-			pl.units[i] = s.usual(int64(n), units)
-		}
+	pl := place{units: make([]int64, len(p.slots))}
+	if p.fits(&t) {
+		pl.put(p, &t)
 		return pl
 	}
 	q.all(func(w *waiter) {
@@ -286,8 +300,37 @@ func (p *partition) placeOf(a *ask) place {
 			pl.add(p, &w.ask)
 		}
 	})
-	pl.n, pl.all = n, n
 	return pl
+}
+
+// fits reports whether what requests come to is what they take: none of them asks for more of a
+// slot than there ever is.
+func (p *partition) fits(t *tally) bool {
+	for _, s := range p.slots {
+		switch m := s.most(); s.policy.Unit {
+		case UnitRequests:
+			if t.most.requests > m {
+				return false
+			}
+		case UnitContentBytes:
+			if t.most.bytes > m {
+				return false
+			}
+		case UnitConcurrentRequests:
+			if t.most.concurrent > m {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// put makes it the place behind requests that come to t.
+func (pl *place) put(p *partition, t *tally) {
+	pl.n, pl.all = t.n, t.n
+	for i, s := range p.slots {
+		pl.units[i] = s.asked(t)
+	}
 }
 
 // add puts a before the place.
@@ -301,14 +344,14 @@ func (pl *place) add(p *partition, a *ask) {
 	}
 }
 
-// usual is what n requests take of the slot that stand for units and set no
-// cost of their own. Those in flight are no business of the ones behind them.
-func (s *slot) usual(n, units int64) int64 {
+// asked is what requests that come to t take of the slot. Those in flight are no business of the ones
+// behind them.
+func (s *slot) asked(t *tally) int64 {
 	switch s.policy.Unit {
 	case UnitRequests:
-		return units
+		return t.requests
 	case UnitContentBytes:
-		return n * s.content.estimate
+		return t.bytes + int64(t.unsaid)*min(s.content.estimate, s.most())
 	}
 	return 0
 }
@@ -316,28 +359,38 @@ func (s *slot) usual(n, units int64) int64 {
 // behindOthers is the verdict v behind those, too, who wait in the origin's other partitions, where limits
 // hold all of them. Who may go now need not wait for them: something else holds them, or they had gone.
 func (p *partition) behindOthers(now time.Time, a *ask, pl *place, v verdict) verdict {
-	o := p.origin
-	if v.goes(now) || o.waiting == p.waiting() || !o.hasCommonLimits() {
+	if v.goes(now) {
 		return v
 	}
-	pl.all += p.others(now, a.behind)
+	n := p.others(now, a)
+	if n == 0 {
+		return v
+	}
+	pl.all += n
 	return p.judge(now, a, pl)
 }
 
-// others counts those waiting in the origin's other partitions that are sure
-// to go before a request. before says how many of a queue, and units, come before it.
-func (p *partition) others(now time.Time, before func(*queue) (n int, units int64)) int {
-	n := 0
-	for _, q := range p.origin.partitions {
-		if q != p {
-			n += q.sure(now, before)
+// others is how many wait in the origin's other partitions who are sure to go before a. Of those before
+// one that came before, all are counted anew.
+func (p *partition) others(now time.Time, a *ask) (n int) {
+	o := p.origin
+	switch i := PriorityHigh - a.opts.priority; {
+	case !o.takesTime():
+	case a.attempt <= 1:
+		n = o.certain[i] - p.certain[i]
+	default:
+		for _, q := range o.partitions {
+			if q != p {
+				n += q.sure(now, func(q *queue) tally { return q.before(a) })
+			}
 		}
 	}
 	return n
 }
 
-// sure counts those of them that wait in one partition: nothing holds them but what holds all.
-func (p *partition) sure(now time.Time, before func(*queue) (n int, units int64)) int {
+// sure counts those of some who wait in the partition that are sure to go: nothing holds them but what holds
+// all. before says which of a queue's they are, by what they come to.
+func (p *partition) sure(now time.Time, before func(*queue) tally) int {
 	if p.queued() == 0 || p.pause.holds(now) || p.smoother.limiter != nil || !p.cap.free(p.unanswered) {
 		return 0
 	}
@@ -350,20 +403,21 @@ func (p *partition) sure(now time.Time, before func(*queue) (n int, units int64)
 	}
 	n := 0
 	p.queues(func(l *lane, line *queue) {
-		if line.len == 0 || line.spaced > 0 || l != nil && l.held(now, p.patience()) {
+		if t := line.tally(); t.n == 0 || t.most.interval > 0 || l != nil && l.held(now, p.patience()) {
 			return
 		}
-		ahead, units := before(line)
+		t := before(line)
 		for _, s := range p.slots {
-			need := s.usual(int64(ahead), units)
+			need := s.asked(&t)
 			if s.policy.Unit == UnitConcurrentRequests {
-				need = int64(ahead)
+				need = int64(t.n)
 			}
 			if s.enforced() && s.holds(l) && need > s.remaining(now) {
 				return
 			}
 		}
-		if ahead = min(ahead, sure); l != nil && !inTurn {
+		ahead := min(t.n, sure)
+		if l != nil && !inTurn {
 			ahead = min(ahead, l.opening.sure(now, p.patience()))
 		}
 		n += ahead
@@ -401,20 +455,26 @@ func (p *partition) impossible(a *ask) *slot {
 // smooth sets the smoothers to the pace of the slot that binds most: of those
 // that hold all, and of those that hold the lane alone.
 func (p *partition) smooth(now time.Time, l *lane) {
-	p.smoothTo(now, &p.smoother, nil, int64(p.queued()), p.queuedUnits())
+	var waiting tally
+	p.queues(func(_ *lane, q *queue) {
+		t := q.tally()
+		waiting.add(&t)
+	})
+	p.smoothTo(now, &p.smoother, nil, &waiting)
 	if l != nil {
-		p.smoothTo(now, &l.smoother, l, int64(l.queue.len), l.queue.units())
+		waiting = l.queue.tally()
+		p.smoothTo(now, &l.smoother, l, &waiting)
 	}
 }
 
-func (p *partition) smoothTo(now time.Time, m *smoother, l *lane, n, units int64) {
+func (p *partition) smoothTo(now time.Time, m *smoother, l *lane, waiting *tally) {
 	sm := &p.origin.limits.Smoothing
 	least, interval, policy := math.Inf(1), sm.Interval, ""
 	for _, s := range p.slots {
 		if !s.enforced() || (s.bucketName == "") != (l == nil) || !s.holds(l) {
 			continue
 		}
-		pace := p.paceOf(s, now, s.usual(n, units), sm)
+		pace := p.paceOf(s, now, s.asked(waiting), sm)
 		if s.policy.Unit == UnitContentBytes && s.content.mean > 0 {
 			pace /= s.content.mean
 		}

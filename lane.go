@@ -34,7 +34,7 @@ func (s *slot) holds(l *lane) bool { return s.bucketName == "" || l != nil && l.
 
 // idle reports whether nothing is lost with the lane.
 func (l *lane) idle(now time.Time) bool {
-	return l.queue.len == 0 && !l.pause.holds(now) && l.opening.flying == 0
+	return l.queue.len() == 0 && !l.pause.holds(now) && l.opening.flying == 0
 }
 
 // held reports whether something beside the limits holds the lane.
@@ -141,18 +141,9 @@ func (p *partition) queues(f func(l *lane, q *queue)) {
 
 // queued is how many requests are in line.
 func (p *partition) queued() int {
-	n := p.queue.len
+	n := p.queue.len()
 	for _, l := range p.lanes {
-		n += l.queue.len
-	}
-	return n
-}
-
-// queuedUnits is how many requests those in line stand for.
-func (p *partition) queuedUnits() int64 {
-	n := p.queue.units()
-	for _, l := range p.lanes {
-		n += l.queue.units()
+		n += l.queue.len()
 	}
 	return n
 }
@@ -170,7 +161,7 @@ func (p *partition) head() *waiter {
 
 // crowded reports whether requests of other lanes than a's are in line.
 func (p *partition) crowded(a *ask) bool {
-	return len(p.lanes) > 0 && p.queued() > p.queueOf(a.lane).len
+	return len(p.lanes) > 0 && p.queued() > p.queueOf(a.lane).len()
 }
 
 // sort moves the requests in line that turn out to belong to another lane.

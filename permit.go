@@ -235,6 +235,7 @@ func (pm *Permit) end(unsent bool) {
 		o.lastEnd = now
 	} else if o.lastStart.Equal(pm.start) {
 		o.lastStart = pm.lastStart
+		o.stirred = o.stirred || o.spaced > 0 // who wants to be woken an interval after is to be sooner
 	}
 	p.touch(now)
 	p.wake(now)

@@ -16,11 +16,12 @@ type waiter struct {
 	permit *Permit
 	err    error
 
-	queue      *queue // where it stands; nil: aside, or nowhere any more
-	prev, next *waiter
-	over       bool        // permit or err is set
-	expiry     *time.Timer // Limits.MaxWait's; nil: none
-	held       obstacle    // what held it last
+	queue  *queue      // where it stands; nil: aside, or nowhere any more
+	node               // in its line
+	seat   int         // among those that stand aside; 0: it does not
+	over   bool        // permit or err is set
+	expiry *time.Timer // Limits.MaxWait's; nil: none
+	held   obstacle    // what held it last
 }
 
 // resolve ends the wait. The origin's lock is held, and w is out of line.
@@ -32,29 +33,22 @@ func (w *waiter) resolve(p *Permit, err error) {
 	close(w.ready)
 }
 
+// byRetry orders those who stand aside by when they may try again.
+type byRetry struct{}
+
+func (byRetry) before(a, b *waiter) bool { return a.notBefore.Before(b.notBefore) }
+func (byRetry) seat(w *waiter) *int      { return &w.seat }
+
 // A queue holds the requests that wait in one partition: first come first
 // served within a priority. A retry keeps the number of its first attempt,
 // and so its place.
-type queue struct {
-	lines     [3]line // by falling priority
-	len       int
-	deadlines int // of those waiting, how many have one
-	priced    int // of those waiting, how many set a cost of their own …
-	spaced    int // … or an interval
-}
-
-// A line is the waiters of one priority, in the order of their numbers.
-type line struct {
-	first, last *waiter
-	len         int
-	units       int64 // requests they stand for
-}
+type queue struct{ lines [3]line } // by falling priority
 
 func (q *queue) line(p Priority) *line { return &q.lines[PriorityHigh-p] }
 
 func (q *queue) head() *waiter {
 	for i := range q.lines {
-		if w := q.lines[i].first; w != nil {
+		if w := q.lines[i].first(); w != nil {
 			return w
 		}
 	}
@@ -63,115 +57,66 @@ func (q *queue) head() *waiter {
 
 // push puts w in line and reports whether that is before others.
 func (q *queue) push(w *waiter) (ahead bool) {
-	l := q.line(w.opts.priority)
-	after, _, _ := l.spot(w.number)
-	w.queue, w.prev = q, after
-	if after == nil {
-		w.next, l.first = l.first, w
-	} else {
-		w.next, after.next = after.next, w
-	}
-	if w.next == nil {
-		l.last = w
-	} else {
-		w.next.prev = w
-	}
-	l.len++
-	l.units += w.units()
-	q.len++
-	q.count(w, 1)
-	if w.next != nil {
-		return true
-	}
-	for p := w.opts.priority - 1; p >= PriorityLow; p-- {
-		if q.line(p).first != nil {
-			return true
-		}
-	}
-	return false
-}
-
-// count keeps count of what sets w apart.
-func (q *queue) count(w *waiter, n int) {
-	if !w.deadline.IsZero() {
-		q.deadlines += n
-	}
-	if w.charged {
-		q.priced += n
-	}
+	w.queue = q
 	if w.opts.minInterval > 0 {
-		q.spaced += n
-		w.origin.spaced += n
+		w.origin.spaced++
 	}
+	ahead = q.line(w.opts.priority).push(w)
+	for p := w.opts.priority - 1; p >= PriorityLow; p-- {
+		ahead = ahead || q.line(p).root != nil
+	}
+	return ahead
 }
 
 func (q *queue) remove(w *waiter) {
 	if w.queue != q {
 		return
 	}
-	l := q.line(w.opts.priority)
-	if w.prev == nil {
-		l.first = w.next
-	} else {
-		w.prev.next = w.next
+	w.queue = nil
+	if w.opts.minInterval > 0 {
+		w.origin.spaced--
 	}
-	if w.next == nil {
-		l.last = w.prev
-	} else {
-		w.next.prev = w.prev
-	}
-	w.queue, w.prev, w.next = nil, nil, nil
-	l.len--
-	l.units -= w.units()
-	q.len--
-	q.count(w, -1)
-	if o := w.origin; o.due == w {
-		o.due = nil
-	}
+	q.line(w.opts.priority).remove(w)
+	w.origin.letGo(w)
 }
 
-// ahead returns how many waiters, and units, would go before a.
-func (q *queue) ahead(a *ask) (n int, units int64) {
-	for p := PriorityHigh; p > a.opts.priority; p-- {
-		n += q.line(p).len
-		units += q.line(p).units
-	}
-	_, before, of := q.line(a.opts.priority).spot(a.number)
-	return n + before, units + of
+// before is what those who would go before a come to.
+func (q *queue) before(a *ask) tally {
+	t := q.from(a.opts.priority + 1)
+	same := q.line(a.opts.priority).before(a.number)
+	t.add(&same)
+	return t
 }
 
-// behind returns how many waiters of a queue, and units, a would go behind.
-func (a *ask) behind(q *queue) (n int, units int64) { return q.ahead(a) }
-
-// spot returns after whom in the line a number stands, nil: before all, and how
-// many, and units, that is. It looks from both ends, for newcomers stand near
-// the last and retries near the first.
-func (l *line) spot(number uint64) (after *waiter, n int, units int64) {
-	behind, of := 0, int64(0)
-	for first, last := l.first, l.last; ; first, last = first.next, last.prev {
-		switch {
-		case last == nil || last.number < number:
-			return last, l.len - behind, l.units - of
-		case first.number >= number:
-			return first.prev, n, units
+// from is what those of a priority and of higher ones come to.
+func (q *queue) from(least Priority) (t tally) {
+	for p := PriorityHigh; p >= least; p-- {
+		if w := q.line(p).root; w != nil {
+			t.add(&w.below)
 		}
-		n++
-		units += first.units()
-		behind++
-		of += last.units()
 	}
+	return t
 }
 
-// units returns how many requests all waiters stand for.
-func (q *queue) units() int64 { return q.lines[0].units + q.lines[1].units + q.lines[2].units }
+// len is how many wait.
+func (q *queue) len() int {
+	n := 0
+	for i := range q.lines {
+		if w := q.lines[i].root; w != nil {
+			n += w.below.n
+		}
+	}
+	return n
+}
+
+// tally is what all who wait come to.
+func (q *queue) tally() tally { return q.from(PriorityLow) }
 
 // all calls f for every waiter from the first to the last; f may remove it.
 func (q *queue) all(f func(w *waiter)) {
 	for i := range q.lines {
-		for w := q.lines[i].first; w != nil; {
-			next := w.next
+		for _, w := range q.lines[i].root.appendTo(nil) {
 			f(w)
-			w = next
 		}
 	}
 }

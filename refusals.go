@@ -239,6 +239,7 @@ func (p *partition) refusedUntil(now time.Time, pm *Permit, asked, hint time.Dur
 			q.news = true
 			q.opening.restart(now)
 		}
+		o.stirred = true
 	} else if l != nil {
 		l.opening.restart(now)
 	} else {
@@ -297,7 +298,6 @@ func (p *partition) unpause(now time.Time) {
 		}
 	}
 	if manual := o.pause.manual(); o.pause.over(now) {
-		o.stirred = true
 		p.emit(Event{Kind: EventResumed, Time: now, Whole: true, Manual: manual})
 	}
 }

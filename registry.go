@@ -196,7 +196,7 @@ func (r *Registry) Check(req *http.Request) Decision {
 		return d
 	}
 	if o.spaced > 0 { // who may go by now goes first, or has the origin kept free
-		o.wake(now)
+		o.serve(now)
 	}
 	pl := p.placeOf(&a)
 	p.wants(now, &a) // as it would
@@ -274,9 +274,10 @@ func (r *Registry) Close() error {
 		o.mu.Lock()
 		for _, p := range o.partitions {
 			p.endWaits(nil, ErrClosed)
-			p.setAlarm(time.Time{})
+			p.standAside(time.Time{})
 			p.closeShared()
 		}
+		o.setAlarm(time.Time{})
 		o.mu.Unlock()
 	}
 	err := r.detachShared()

@@ -231,21 +231,23 @@ func (p *partition) dismiss(now time.Time) {
 	most := p.origin.limits.MaxQueue
 	held := 0
 	p.shared.hasty = false
-	p.inLine(func(w *waiter, pl *place) (left bool) {
-		v := p.judge(now, &w.ask, pl)
-		if v.goes(now) || v.asks {
-			p.shared.hasty = p.shared.hasty || w.opts.noWait
-			return false
-		}
-		why := ReasonNoWait
-		if !w.opts.noWait {
-			if held++; most == 0 || held <= most {
+	p.queues(func(_ *lane, q *queue) {
+		p.inLine(q, func(w *waiter, pl *place) (left bool) {
+			v := p.judge(now, &w.ask, pl)
+			if v.goes(now) || v.asks {
+				p.shared.hasty = p.shared.hasty || w.opts.noWait
 				return false
 			}
-			why = ReasonQueueFull
-		}
-		p.refuse(w, v.at.Sub(now), v.obstacle, why)
-		return true
+			why := ReasonNoWait
+			if !w.opts.noWait {
+				if held++; most == 0 || held <= most {
+					return false
+				}
+				why = ReasonQueueFull
+			}
+			p.refuse(w, v.at.Sub(now), v.obstacle, why)
+			return true
+		})
 	})
 }
 
@@ -350,6 +352,7 @@ const mostPending = 1024
 
 // heed does what News asks for. Those who wait are to be judged again after.
 func (o *origin) heed(now time.Time, n *News) {
+	o.stirred = true
 	if n.Reset {
 		o.reset(now)
 	}

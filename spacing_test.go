@@ -407,3 +407,28 @@ func TestLongerIntervalGoesBeforeWhoComesAtThatInstant(t *testing.T) {
 		})
 	}
 }
+
+// A start that is taken back holds nobody who asks for a longer interval, of whatever credential.
+func TestIntervalIsNotCountedFromAStartThatIsTakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{})
+		defer r.Close()
+		for i := range 2 {
+			for range 12 {
+				done(acquire(t, r, credential(i)))
+			}
+		}
+		time.Sleep(time.Minute)
+		pm := acquire(t, r, credential(0))
+		w := start(heed.WithMinInterval(t.Context(), 10*time.Second), r, credential(1))
+		time.Sleep(time.Second)
+		if w.done() {
+			t.Fatalf("it went after %v: %v", w.at, w.err)
+		}
+		pm.Cancel()
+		synctest.Wait()
+		if !w.done() || w.at != time.Second {
+			t.Errorf("it went after %v, want a second", w.at)
+		}
+	})
+}

@@ -36,6 +36,7 @@ type origin struct {
 	spaced    int           // of those in line, how many ask for an interval of their own …
 	due       *waiter       // … and the one that the origin is kept free for; nil: none
 	stirred   bool          // something changed for all partitions: wake them all
+	held      obstacle      // what holds all who take turns; zero: nothing
 	waited    time.Duration // in all
 	warned    bool          // that it was much
 	nested    bool          // warned that a request waits for what its parent holds
@@ -47,6 +48,12 @@ type origin struct {
 	rejoined  int           // … and so often one of them turned out to have none
 	own       []string      // routes with limits of their own that only refusals tell of
 	opened    bool          // met, and announced nothing: partitions to come need not scout
+
+	turns   heap[*partition, byHead]
+	alarms  heap[*partition, byAlarm]
+	certain [3]int      // of all who wait, how many are certain to go before newcomers, by falling priority
+	timer   *time.Timer // for the first of either; nil: none
+	alarm   time.Time   // when it goes off
 
 	pending []Event // to be told once the lock is free
 
@@ -80,9 +87,9 @@ type partition struct {
 	teller   teller
 	watched  []watched // routes that may have limits of their own
 
-	queue      queue     // of requests in no lane
-	lanes      []*lane   // nil: all requests are counted alike
-	parked     []*waiter // waiting for their own next try, outside the queue
+	queue      queue                  // of requests in no lane
+	lanes      []*lane                // nil: all requests are counted alike
+	parked     heap[*waiter, byRetry] // waiting for their own next try, outside the queue
 	inFlight   flights
 	unanswered int
 	listening  int           // refusals whose bodies are being looked at
@@ -93,8 +100,12 @@ type partition struct {
 	waited     time.Duration
 	news       bool // something changed that may put deadlines out of reach
 
-	timer *time.Timer // for the head; nil: none
-	alarm time.Time   // when it goes off
+	first   *waiter   // whose turn is the partition's; nil: it takes none
+	turn    int       // its place among those that take turns
+	alarm   time.Time // when it is to take turns again; zero: not by time
+	bell    int       // its place among those that want to be woken
+	index   int       // in the origin's partitions
+	certain [3]int    // who wait and are certain to go, by falling priority
 }
 
 // fewPartitions is how many are found faster without a map.
@@ -132,7 +143,9 @@ func (o *origin) newPartition(key partitionKey, route string, now time.Time) *pa
 			p.slots = append(p.slots, s)
 		}
 	}
+	p.index = len(o.partitions)
 	o.partitions = append(o.partitions, p)
+	o.stirred = o.stirred || p.index == 1 // the other one has been judged alone
 	switch {
 	case o.byKey != nil:
 		o.byKey[key] = p
@@ -151,9 +164,12 @@ func (o *origin) remove(now time.Time, p *partition) {
 	p.slots = nil
 	p.uncut(now)
 	o.reg.size.Add(-1)
-	p.setAlarm(time.Time{})
-	i := slices.Index(o.partitions, p)
-	o.partitions = slices.Delete(o.partitions, i, i+1)
+	p.standAside(time.Time{})
+	last := len(o.partitions) - 1
+	o.partitions[p.index] = o.partitions[last]
+	o.partitions[p.index].index = p.index
+	o.partitions[last] = nil
+	o.partitions = o.partitions[:last]
 	delete(o.byKey, p.key)
 	if len(o.partitions) <= fewPartitions/2 {
 		o.byKey = nil
@@ -271,7 +287,7 @@ func (p *partition) slot(source Source, name, key string, unit Unit) *slot {
 func (p *partition) patience() time.Duration { return max(time.Second, 2*p.slowest) }
 
 // waiting is how many requests wait in the partition.
-func (p *partition) waiting() int { return p.queued() + len(p.parked) }
+func (p *partition) waiting() int { return p.queued() + p.parked.len() }
 
 // busy reports whether requests of the partition are waiting or in flight.
 func (p *partition) busy() bool { return p.waiting() > 0 || p.inFlight.oldest != nil }
@@ -324,7 +340,7 @@ func (o *origin) reset(now time.Time) {
 		p.configure(now, false)
 		p.uncut(now)
 		p.shared.forget()
-		for _, w := range p.parked {
+		for _, w := range p.parked.items {
 			w.notBefore = time.Time{}
 		}
 	}

@@ -26,7 +26,7 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 	p.wants(now, a)
 	a.limit(ctx, l.MaxWait)
 	if o.spaced > 0 && a.opts.noWait { // who may go by now goes first
-		o.wake(now)
+		o.serve(now)
 	}
 	pl := p.placeOf(a)
 	v := p.judge(now, a, &pl)
@@ -135,7 +135,7 @@ func (w *waiter) giveUp(late bool) {
 
 // look notes what holds w now, where it stands behind others: what held it when it came may be over.
 func (w *waiter) look(now time.Time) {
-	if w.queue == nil || w.queue.head() == w { // that one is judged with all that happens
+	if w.queue == nil || w.queue.head() == w && w.home.first != w { // that one is judged with all that happens
 		return
 	}
 	pl := w.home.placeOf(&w.ask)

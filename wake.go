@@ -1,101 +1,10 @@
 package heed
 
 import (
+	"math"
 	"slices"
 	"time"
 )
-
-// hasCommonLimits reports whether partitions hold each other up.
-func (o *origin) hasCommonLimits() bool {
-	l := o.limits
-	return l.MinInterval > 0 || l.MinPause > 0 || l.MaxConcurrent > 0 || o.spaced > 0 || o.pause.open || o.stirred
-}
-
-// wake admits every waiting request of the partition that may go now, and
-// sets the timer for the next. Where the origin has limits over all its
-// partitions, all of them are looked at, first come first served.
-func (p *partition) wake(now time.Time) {
-	o := p.origin
-	switch {
-	case o.waiting == 0:
-		p.news = false
-		p.setAlarm(time.Time{})
-	case o.limits.Unlimited || len(o.partitions) > 1 && o.hasCommonLimits():
-		o.wake(now)
-	default:
-		p.settleDeadlines(now)
-		for p.wakeHead(now) {
-		}
-	}
-}
-
-// wakeAll is wake for all of an origin, after what may put deadlines out of
-// reach.
-func (o *origin) wakeAll(now time.Time) {
-	if o.waiting == 0 {
-		return
-	}
-	for _, p := range o.partitions {
-		p.news = true
-	}
-	o.wake(now)
-}
-
-// wake admits every waiting request of the origin that may go now.
-func (o *origin) wake(now time.Time) {
-	o.stirred = false
-	moved := 0
-	for _, p := range o.partitions {
-		if o.limits.Unlimited {
-			p.endWaits(&Permit{}, nil)
-		}
-		if p.news && p.queued() > 0 {
-			moved++
-		}
-		p.settleDeadlines(now)
-		p.unpark(now)
-	}
-	if moved > 1 {
-		o.settleDeadlines(now)
-	}
-	var heads []*partition
-	for _, p := range o.partitions {
-		if p.waiting() > 0 {
-			heads = append(heads, p)
-		} else {
-			p.setAlarm(time.Time{})
-		}
-	}
-	for len(heads) > 0 {
-		v := verdict{at: now}
-		v.hold(o.pause.until, CausePause, "")
-		o.space(now, &v, 0, 0)
-		first := 0
-		for i, p := range heads {
-			if before(p.head(), heads[first].head()) {
-				first = i
-			}
-		}
-		if !v.goes(now) {
-			// What holds one holds all: one alarm will do.
-			for i, p := range heads {
-				if w := p.head(); w != nil {
-					w.held = v.obstacle
-				}
-				if i == first {
-					p.setAlarm(soonest(v.wakeAt(), p.nextParked()))
-				} else {
-					p.setAlarm(time.Time{})
-				}
-			}
-			return
-		}
-		if !heads[first].wakeHead(now) {
-			heads[first] = heads[len(heads)-1]
-			heads = heads[:len(heads)-1]
-		}
-	}
-}
 
 // before reports whether a goes before b; nobody goes last.
 func before(a, b *waiter) bool {
@@ -106,10 +15,9 @@ func before(a, b *waiter) bool {
 }
 
 // wakeHead admits the first of those at the heads of the partition's queues that
-// may go. Else it sets the timer and reports false.
+// may go. Else it has the partition stand aside, and reports false.
 func (p *partition) wakeHead(now time.Time) bool {
 	o := p.origin
-	p.unpark(now)
 	var buf [8]*waiter
 	heads := buf[:0]
 	p.queues(func(_ *lane, q *queue) {
@@ -130,13 +38,12 @@ func (p *partition) wakeHead(now time.Time) bool {
 			return true
 		}
 		w.held = v.obstacle
-		o.keep(now, w)
 		if v.asks {
 			p.askLedger(w)
 		}
-		alarm = soonest(alarm, v.wakeAt())
+		alarm = soonest(alarm, soonest(v.wakeAt(), o.keep(now, w)))
 	}
-	p.setAlarm(alarm)
+	p.standAside(alarm)
 	return false
 }
 
@@ -157,13 +64,12 @@ func (p *partition) next(now time.Time, q *queue) *waiter {
 	if head == nil || !p.pause.doubtful || p.pause.tried || p.learner.crowd.testing || !p.pause.holds(now) {
 		return head
 	}
-	found := head
-	q.all(func(w *waiter) {
-		if found.path == p.pause.path && w.path != p.pause.path {
-			found = w
+	for i := range q.lines {
+		if w := q.lines[i].root.firstElsewhere(p.pause.path); w != nil {
+			return w
 		}
-	})
-	return found
+	}
+	return head
 }
 
 func soonest(a, b time.Time) time.Time {
@@ -173,40 +79,11 @@ func soonest(a, b time.Time) time.Time {
 	return a
 }
 
-// setAlarm has the partition woken at an instant; zero: not by time.
-func (p *partition) setAlarm(at time.Time) {
-	if p.timer != nil {
-		if p.alarm.Equal(at) {
-			return
-		}
-		p.timer.Stop()
-		p.timer = nil
-	}
-	if at.IsZero() {
-		return
-	}
-	p.alarm = at
-	// A new timer each time: one made in another synctest bubble must not be
-	// touched from this one.
-	p.timer = time.AfterFunc(time.Until(at), func() { p.ring(at) })
-}
-
-// ring is the alarm going off.
-func (p *partition) ring(at time.Time) {
-	o := p.origin
-	o.mu.Lock()
-	if p.alarm.Equal(at) {
-		p.timer = nil
-	}
-	p.wake(time.Now())
-	o.mu.Unlock() // events are told by the requests it woke
-}
-
 // join puts w in line, or aside until its own next try.
 func (p *partition) join(now time.Time, w *waiter) {
 	p.origin.waiting++
 	if w.notBefore.After(now) {
-		p.parked = append(p.parked, w)
+		p.parked.put(w)
 	} else if p.queueOf(w.lane).push(w) {
 		p.news = true
 	}
@@ -214,19 +91,22 @@ func (p *partition) join(now time.Time, w *waiter) {
 
 // leave takes w out of line.
 func (p *partition) leave(w *waiter) {
-	if w.queue != nil {
+	switch {
+	case w.queue != nil:
 		w.queue.remove(w)
-		p.origin.waiting--
-	} else if i := slices.Index(p.parked, w); i >= 0 {
-		p.parked = slices.Delete(p.parked, i, i+1)
-		p.origin.waiting--
+		p.setCertain([3]int{})
+	case w.seat > 0:
+		p.parked.drop(w)
+	default:
+		return
 	}
+	p.origin.waiting--
 }
 
 // waiters calls f for all that wait; f may have them leave.
 func (p *partition) waiters(f func(w *waiter)) {
 	p.queues(func(_ *lane, q *queue) { q.all(f) })
-	for _, w := range slices.Clone(p.parked) {
+	for _, w := range slices.Clone(p.parked.items) {
 		f(w)
 	}
 }
@@ -241,24 +121,22 @@ func (p *partition) endWaits(pm *Permit, err error) {
 
 // unpark puts those in line whose own wait is over.
 func (p *partition) unpark(now time.Time) {
-	p.parked = slices.DeleteFunc(p.parked, func(w *waiter) bool {
-		if w.notBefore.After(now) {
-			return false
-		}
+	for p.parked.len() > 0 && !p.parked.first().notBefore.After(now) {
+		w := p.parked.first()
+		p.parked.drop(w)
 		w.lane = p.laneOf(now, &w.ask)
 		if p.queueOf(w.lane).push(w) {
 			p.news = true
 		}
-		return true
-	})
+	}
 }
 
+// nextParked is when the next one's wait is over; zero: nobody's.
 func (p *partition) nextParked() time.Time {
-	var at time.Time
-	for _, w := range p.parked {
-		at = soonest(at, w.notBefore)
+	if p.parked.len() == 0 {
+		return time.Time{}
 	}
-	return at
+	return p.parked.first().notBefore
 }
 
 // settleDeadlines refuses, where something has changed, those waiting that
@@ -268,21 +146,54 @@ func (p *partition) settleDeadlines(now time.Time) {
 		return
 	}
 	p.news = false
-	limited := 0
-	p.queues(func(_ *lane, q *queue) { limited += q.deadlines + q.priced })
-	if limited == 0 && len(p.parked) == 0 {
-		return
+	p.queues(func(l *lane, q *queue) { p.settleQueue(now, l, q) })
+	for _, w := range slices.Clone(p.parked.items) {
+		p.settle(now, w, &place{})
 	}
-	settle := func(w *waiter, pl *place) (left bool) {
-		if w.deadline.IsZero() {
-			return p.refuseImpossible(w)
+}
+
+// settle does so for one at a place. It reports whether it refused it.
+func (p *partition) settle(now time.Time, w *waiter, pl *place) (left bool) {
+	if w.deadline.IsZero() {
+		return p.refuseImpossible(w)
+	}
+	v := p.judge(now, &w.ask, pl)
+	return p.refuseLate(now, w, &v)
+}
+
+// settleQueue does so for a queue.
+func (p *partition) settleQueue(now time.Time, l *lane, q *queue) {
+	switch t := q.tally(); {
+	case !p.fits(&t):
+		p.inLine(q, func(w *waiter, pl *place) bool { return p.settle(now, w, pl) })
+	case !t.deadline.IsZero():
+		for w := q.head(); w != nil && p.settle(now, w, &place{}); {
+			w = q.head()
 		}
-		v := p.judge(now, &w.ask, pl)
-		return p.refuseLate(now, w, &v)
+		if t.n > 1 {
+			p.settleLate(now, l, q, t.most.interval)
+		}
 	}
-	p.inLine(settle)
-	for _, w := range slices.Clone(p.parked) {
-		settle(w, &place{})
+}
+
+// settleLate settles those behind the head of a queue whose deadlines are near, without a look at the
+// others: nobody goes later than who stands behind and asks for the longest interval of all would.
+func (p *partition) settleLate(now time.Time, l *lane, q *queue, longest time.Duration) {
+	last := ask{opts: &options{priority: PriorityLow, minInterval: longest}, path: p.pause.path, lane: l, number: math.MaxUint64}
+	pl := place{units: make([]int64, len(p.slots))}
+	start := func(t *tally) time.Time {
+		pl.put(p, t)
+		return p.judge(now, &last, &pl).at
+	}
+	var before tally
+	for i := range q.lines {
+		line := &q.lines[i]
+		for w := line.root.firstLate(0, before, start); w != nil; w = line.root.firstLate(w.number+1, before, start) {
+			pl := p.placeOf(&w.ask)
+			p.settle(now, w, &pl)
+		}
+		t := line.tally()
+		before.add(&t)
 	}
 }
 
@@ -290,7 +201,7 @@ func (p *partition) settleDeadlines(now time.Time) {
 // other partitions too, where something has changed for several: from the first to the last, so that nobody
 // is put off by one that is refused.
 func (o *origin) settleDeadlines(now time.Time) {
-	if o.limits.MinInterval <= 0 && o.limits.MinPause <= 0 {
+	if !o.takesTime() {
 		return
 	}
 	var line []*waiter
@@ -300,15 +211,15 @@ func (o *origin) settleDeadlines(now time.Time) {
 	slices.SortFunc(line, byTurn)
 	type front struct { // those of one queue that have been before
 		place
-		requests int64
+		tally
 	}
 	fronts := make(map[*queue]*front)
 	sure, all := make(map[*partition]int), 0 // of those before, how many are sure to go: kept, not counted for each
-	before := func(q *queue) (int, int64) {
+	before := func(q *queue) tally {
 		if f := fronts[q]; f != nil {
-			return f.n, f.requests
+			return f.tally
 		}
-		return 0, 0
+		return tally{}
 	}
 	for _, w := range line {
 		p, q := w.home, w.queue
@@ -325,8 +236,9 @@ func (o *origin) settleDeadlines(now time.Time) {
 			late = p.refuseLate(now, w, &v)
 		}
 		if !late {
-			f.add(p, &w.ask)
-			f.requests += w.units()
+			own := tallyOf(&w.ask)
+			f.place.add(p, &w.ask)
+			f.tally.add(&own)
 		}
 		n := p.sure(now, before)
 		sure[p], all = n, all+n-sure[p]
@@ -341,16 +253,14 @@ func byTurn(a, b *waiter) int {
 	return 1
 }
 
-// inLine calls f for everyone in line from the first to the last, with their
+// inLine calls f for everyone in a queue of the partition from the first to the last, with their
 // places. f reports whether it has ended the wait.
-func (p *partition) inLine(f func(*waiter, *place) (left bool)) {
-	p.queues(func(_ *lane, q *queue) {
-		pl := place{units: make([]int64, len(p.slots))}
-		q.all(func(w *waiter) {
-			if !f(w, &pl) {
-				pl.add(p, &w.ask)
-			}
-		})
+func (p *partition) inLine(q *queue, f func(*waiter, *place) (left bool)) {
+	pl := place{units: make([]int64, len(p.slots))}
+	q.all(func(w *waiter) {
+		if !f(w, &pl) {
+			pl.add(p, &w.ask)
+		}
 	})
 }
 
@@ -390,14 +300,16 @@ func (p *partition) refuseImpossible(w *waiter) bool {
 // limitWaits has those waiting keep to a MaxWait that has changed.
 func (p *partition) limitWaits() {
 	limit := func(w *waiter) {
-		w.queue.count(w, -1)
 		w.limitWait(p.origin.limits.MaxWait)
-		w.queue.count(w, 1)
 		w.setExpiry()
 	}
-	p.queues(func(_ *lane, q *queue) { q.all(limit) })
-	for _, w := range p.parked {
-		w.limitWait(p.origin.limits.MaxWait)
-		w.setExpiry()
+	p.queues(func(_ *lane, q *queue) {
+		q.all(limit)
+		for i := range q.lines {
+			q.lines[i].root.sumAll()
+		}
+	})
+	for _, w := range p.parked.items {
+		limit(w)
 	}
 }
