@@ -49,8 +49,8 @@ type origin struct {
 	own       []string      // routes with limits of their own that only refusals tell of
 	opened    bool          // met, and announced nothing: partitions to come need not scout
 
-	turns   heap[*partition, byHead]
-	alarms  heap[*partition, byAlarm]
+	turns   ranking[*partition, byHead]
+	alarms  ranking[*partition, byAlarm]
 	certain [3]int      // of all who wait, how many are certain to go before newcomers, by falling priority
 	timer   *time.Timer // for the first of either; nil: none
 	alarm   time.Time   // when it goes off
@@ -87,9 +87,9 @@ type partition struct {
 	teller   teller
 	watched  []watched // routes that may have limits of their own
 
-	queue      queue                  // of requests in no lane
-	lanes      []*lane                // nil: all requests are counted alike
-	parked     heap[*waiter, byRetry] // waiting for their own next try, outside the queue
+	queue      queue                     // of requests in no lane
+	lanes      []*lane                   // nil: all requests are counted alike
+	parked     ranking[*waiter, byRetry] // waiting for their own next try, outside the queue
 	inFlight   flights
 	unanswered int
 	listening  int           // refusals whose bodies are being looked at

@@ -8,10 +8,10 @@ import (
 )
 
 // Whatever is put in, moved and taken out meanwhile, what comes first is the first.
-func TestHeapKeepsWhatComesFirst(t *testing.T) {
+func TestRankingKeepsWhatComesFirst(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 3))
 	for range 100 {
-		var h heap[*partition, byAlarm]
+		var r ranking[*partition, byAlarm]
 		all := make([]*partition, 1+rnd.IntN(30))
 		for i := range all {
 			all[i] = &partition{}
@@ -21,9 +21,9 @@ func TestHeapKeepsWhatComesFirst(t *testing.T) {
 			p := all[rnd.IntN(len(all))]
 			if in[p] = rnd.IntN(3) > 0; in[p] {
 				p.alarm = time.Unix(rnd.Int64N(20), 0)
-				h.put(p)
+				r.put(p)
 			} else {
-				h.drop(p)
+				r.drop(p)
 			}
 			var alarms []time.Time
 			for p, in := range in {
@@ -34,11 +34,11 @@ func TestHeapKeepsWhatComesFirst(t *testing.T) {
 					alarms = append(alarms, p.alarm)
 				}
 			}
-			if h.len() != len(alarms) {
-				t.Fatalf("%d in it, want %d", h.len(), len(alarms))
+			if r.len() != len(alarms) {
+				t.Fatalf("%d in it, want %d", r.len(), len(alarms))
 			}
-			if len(alarms) > 0 && !h.first().alarm.Equal(slices.MinFunc(alarms, time.Time.Compare)) {
-				t.Fatalf("the first of %v is %v", alarms, h.first().alarm)
+			if len(alarms) > 0 && !r.first().alarm.Equal(slices.MinFunc(alarms, time.Time.Compare)) {
+				t.Fatalf("the first of %v is %v", alarms, r.first().alarm)
 			}
 		}
 	}
