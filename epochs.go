@@ -159,7 +159,7 @@ func (l *ledger) noticeReset(now, start time.Time, c *charge, p *Policy, s state
 	}
 	sudden := l.most + l.steadily(now, p) + max(p.Quota/4, 2)
 	switch leap := earliest.Sub(named); {
-	case l.shape == shapeReset && l.grain >= p.Window: // whatever is named then, be the answer a late one
+	case l.shape == shapeReset && (l.grain >= p.Window || l.unending()): // whatever is named then, be the answer a late one
 		if s.remaining < sudden || least <= l.most {
 			return
 		}

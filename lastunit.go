@@ -72,14 +72,17 @@ func (l *ledger) sparing(p *Policy) bool {
 func (l *ledger) uneven() bool { return l.usual-l.quickest > l.grain/50 }
 
 // due returns when the window may turn, where that can be much sooner than at the
-// instant named, because that was rounded up: a window that began with its first
-// request does. Else it is until.
+// instant named, because that was rounded up, or is as far away all the time: a window
+// that began with its first request does. Else it is until.
 func (l *ledger) due(p *Policy) time.Time {
 	until := l.until()
-	if p.Window <= 0 || l.begun.IsZero() || l.rounded <= 2*l.quickest || l.rounded < p.Window/10 {
+	if p.Window <= 0 || l.begun.IsZero() || !l.unending() && (l.rounded <= 2*l.quickest || l.rounded < p.Window/10) {
 		return until
 	}
-	due := latest(l.begun.Add(p.Window), l.opens.Add(-l.rounded))
+	due := l.begun.Add(p.Window)
+	if !l.unending() {
+		due = latest(due, l.opens.Add(-l.rounded))
+	}
 	if !l.said.Before(due) { // it did not
 		return until
 	}

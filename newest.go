@@ -10,16 +10,21 @@ type newest struct {
 	named  time.Time     // … and the instant it named
 	at     time.Time     // when the last of them came
 	window time.Duration // as it was known to all of them
+	always bool          // it was said for longer than rounding can hide, and says nothing …
+	whole  bool          // … for all of a window came back at once though it had been
 }
 
 // learnNewest notices that the reset named is always a window from now, while
 // less and less is left: it is when the newest unit comes back, and each does so by
-// itself.
+// itself; or where all of them were seen to come back at once, it is named whatever is left of the window.
 func (l *ledger) learnNewest(now, start time.Time, p *Policy, s *statement) {
 	n := &l.newest
 	named, least, hidden := now.Add(s.reset), start.Add(s.reset), s.resolution
 	if s.clock { // by the origin's own clock, what it is rounded to is all that can hide
 		named, least, hidden = s.instant, s.instant, s.grain
+	}
+	if n.whole && l.stated && !start.Before(l.begun.Add(p.Window)) { // no more is back by then
+		*n = newest{}
 	}
 	up, down := s.fills(p)
 	fills := (up || down) && (n.count < convinced || n.left <= p.Quota/2)
@@ -30,12 +35,23 @@ func (l *ledger) learnNewest(now, start time.Time, p *Policy, s *statement) {
 		*n = newest{}
 		return
 	case p.Window != n.window, s.remaining >= n.left, now.Sub(n.at) > p.Window/4:
-		*n = newest{window: p.Window, left: s.remaining, since: now, named: named}
+		*n = newest{window: p.Window, left: s.remaining, since: now, named: named, whole: n.whole}
 	}
 	n.count, n.at = n.count+1, now
-	if moved := min(now.Sub(n.since), least.Sub(n.named)); n.count > convinced && moved > hidden+hidden/4 { // more than rounding can hide
+	moved := min(now.Sub(n.since), least.Sub(n.named))
+	switch far := moved > hidden+hidden/4; { // more than rounding can hide
+	case n.count <= convinced || !far:
+	case l.shape == shapeReset && n.whole:
+		n.always = true
+	default:
 		l.shape, l.slides, l.atNewest, l.returns = shapeSliding, now, true, false
 	}
+}
+
+// unending reports whether the reset named of a window is as far away however long ago that began. It says nothing then
+// of when that ends: no later than its length after its first answer.
+func (l *ledger) unending() bool {
+	return l.newest.always && l.shape == shapeReset && !l.elastic && l.inferred == 0
 }
 
 // presumed reports whether units are taken to come back one by one for no more than

@@ -74,6 +74,9 @@ func (l *ledger) learnShape(now, start time.Time, c *charge, p *Policy, r int64,
 			l.shape = shapeUnknown
 			l.own.forget()
 		} else {
+			if l.presumed() && l.inferred == 0 { // it is a window that has turned
+				l.begun, l.opened, l.newest.whole = now, now, true
+			}
 			l.shape = shapeReset
 		}
 		l.fits, l.apart, l.foreign, l.theirs = 0, resetsApart{}, 0, theirUse{}

@@ -841,3 +841,44 @@ func TestSilenceTellsOnlyWhereAnAnswerWouldHaveSpoken(t *testing.T) {
 		})
 	}
 }
+
+// A window begins with its first request, and the reset that is named is as long as it, however little is left of it. It is
+// planned for as long as it is, and the last unit goes when it must have turned, for nothing would go for a whole window
+// after an answer that says that nothing is left.
+func TestWindowsWhoseResetIsAlwaysAWholeOneAreUsedUp(t *testing.T) {
+	const windows, quota = 20, 100
+	for _, clients := range []int{1, 2, 16} {
+		synctest.Test(t, func(t *testing.T) {
+			w := &window{quota: quota, length: time.Minute}
+			l := &limiter{accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
+				ok := w.take(now)
+				h.Set("RateLimit-Policy", "100;w=60")
+				h.Set("RateLimit-Limit", "100")
+				h.Set("RateLimit-Remaining", strconv.Itoa(max(w.quota-w.used, 0)))
+				h.Set("RateLimit-Reset", "60")
+				return ok
+			}}
+			tr := quiet(t, l, heed.Limits{})
+			end := time.Now().Add(windows * w.length)
+			var busy sync.WaitGroup
+			for range clients {
+				busy.Go(func() {
+					for time.Now().Before(end) {
+						resp, err := tr.Client().Get(example)
+						if err != nil {
+							return
+						}
+						resp.Body.Close()
+					}
+				})
+			}
+			time.Sleep(time.Until(end))
+			tr.Registry.Close()
+			busy.Wait()
+			t.Logf("%d clients: %d accepted of %d, %d refused", clients, l.accepted, windows*quota, l.refused)
+			if l.accepted < windows*quota*95/100 || l.refused > 0 {
+				t.Errorf("%d clients: %d accepted of %d, %d refused", clients, l.accepted, windows*quota, l.refused)
+			}
+		})
+	}
+}
