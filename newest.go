@@ -23,7 +23,7 @@ func (l *ledger) learnNewest(now, start time.Time, p *Policy, s *statement) {
 	if s.clock { // by the origin's own clock, what it is rounded to is all that can hide
 		named, least, hidden = s.instant, s.instant, s.grain
 	}
-	if n.whole && l.stated && start.After(l.begun.Add(p.Window)) { // no more is back by then
+	if n.whole && l.stated && !start.Before(l.begun.Add(p.Window)) { // no more is back by then
 		*n = newest{}
 	}
 	up, down := s.fills(p)
