@@ -1,6 +1,7 @@
 package scorecard
 
 import (
+	"math"
 	"time"
 
 	"github.com/heedhttp/heed/heedtest"
@@ -34,7 +35,7 @@ func (s Scenario) rules() *rules {
 	if s.Origin.OnRefusalsOnly || s.Origin.Dialect == heedtest.Silent || s.Origin.Dialect == heedtest.RetryAfterOnly {
 		return nil
 	}
-	r := &rules{velocity: maxVelocity, held: (s.Goroutines - 1) * max(1, s.Processes)}
+	r := &rules{due: math.MinInt64 / 2, velocity: maxVelocity, held: (s.Goroutines - 1) * max(1, s.Processes)}
 	if s.Foreign > 0 || s.Processes > 1 {
 		r.velocity = 1
 	}
