@@ -474,10 +474,11 @@ func (p *partition) setLearnedRate(now time.Time) *tokenBucket {
 		p.slots = append(p.slots, s)
 	}
 	b := s.books.(*tokenBucket)
-	b.resize(now, r, 1)
-	s.policy = Policy{Name: learnedPolicy, Quota: 1, Window: perUnit(r), Burst: 1, Unit: UnitRequests}
-	s.terms = s.policy
 	b.within.keepTo(&p.learner, r)
+	burst := b.within.atOnce(&p.learner.rate)
+	b.resize(now, r, burst)
+	s.policy = Policy{Name: learnedPolicy, Quota: 1, Window: perUnit(r), Burst: burst, Unit: UnitRequests}
+	s.terms = s.policy
 	p.news = true
 	return b
 }
