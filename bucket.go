@@ -98,6 +98,15 @@ func (w *within) keepTo(l *learner, pace float64) {
 	}
 }
 
+// atOnce is how many may go at once. What a window has held back is made up for, for it lets through no more
+// than it does however they go: not where it may be a bucket, though, that only asks for a window's wait.
+func (w *within) atOnce(r *throughput) int64 {
+	if w.holds && (r.sure || r.bunches) {
+		return max(w.quota/few, 1)
+	}
+	return 1
+}
+
 // free moves the instant at which n units may go back to when there is room for them.
 func (w *within) free(now, at time.Time, n int64) (time.Time, bool) {
 	if !w.holds {

@@ -46,6 +46,7 @@ type learner struct {
 	open    time.Duration // … so long after the reopening
 	shrinks bool          // and less was asked the longer that was
 	short   tooShort
+	turns   turns
 
 	healthy paths
 	sick    paths
@@ -77,6 +78,9 @@ func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 		l.begin(pm.start)
 		l.rate.rested()
 		l.chance.rested()
+	}
+	if l.blocked {
+		l.turns.latest.accepted(pm.start)
 	}
 	if l.blocked && (pm.doubted || pm.start.After(l.began)) {
 		p.learnReopened(now, pm.start)
@@ -196,6 +200,7 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 	}
 	timed503 := hint > 0 && whole
 	if l.blocked {
+		l.turns.latest.refused(pm.start, now.Sub(pm.start)-l.trip(), hint)
 		if fresh || pm.doubted {
 			l.probes++
 			l.crowd.testing = false
@@ -232,6 +237,7 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 	if s != nil && !(hint > 0 && l.blocks > 0 && l.accepted <= l.rate.burst) { // it is no such limit, but a rate that they exceed
 		l.notInFlight(now)
 	} // else when it reopens tells the rate, as if it had never been taken for one in flight
+	l.turns.begin(pm.start, now.Sub(pm.start)-l.trip(), l.hint, hint)
 	l.hinted(pm.start, hint)
 	l.blocked, l.began, l.probes, l.meanwhile, l.also = true, now, 0, 0, 0
 	l.timed, l.timed503, l.blind, l.curt = hint > 0, timed503, hint == 0, false
@@ -326,6 +332,7 @@ func (l *learner) learnRate(now, start time.Time) bool {
 	}
 	if len(r.zeros) > 1 && r.penalty == 0 {
 		l.remeasure(reopened)
+		l.measureTurns()
 	}
 	l.learnBunches()
 	l.riseAgain()
@@ -429,7 +436,7 @@ func (p *partition) unlearn() {
 		}
 	}
 	l.rate, l.crowd, l.blocked, l.blocks, l.since = throughput{}, crowd{}, false, 0, time.Time{}
-	l.hint, l.open, l.shrinks, l.short = 0, 0, false, tooShort{}
+	l.hint, l.open, l.shrinks, l.short, l.turns = 0, 0, false, tooShort{}, turns{}
 	l.chance.rested()
 }
 
@@ -474,10 +481,11 @@ func (p *partition) setLearnedRate(now time.Time) *tokenBucket {
 		p.slots = append(p.slots, s)
 	}
 	b := s.books.(*tokenBucket)
-	b.resize(now, r, 1)
-	s.policy = Policy{Name: learnedPolicy, Quota: 1, Window: perUnit(r), Burst: 1, Unit: UnitRequests}
-	s.terms = s.policy
 	b.within.keepTo(&p.learner, r)
+	burst := b.within.atOnce(&p.learner.rate)
+	b.resize(now, r, burst)
+	s.policy = Policy{Name: learnedPolicy, Quota: 1, Window: perUnit(r), Burst: burst, Unit: UnitRequests}
+	s.terms = s.policy
 	p.news = true
 	return b
 }

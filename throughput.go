@@ -48,7 +48,9 @@ type throughput struct {
 	window  time.Duration // how long it takes to let through a cycle's worth, if it has a window; 0: not known
 	most    time.Duration // it is no longer than that
 	sure    bool          // and the latest reopening was in keeping with it
-	tooFast float64       // the pace that was refused last
+	tooFast float64       // the pace that was refused last …
+	known   float64       // … and the rate that was known until then; 0: none was yet
+	stood   int           // times in a row that an attempt at more found a window as it was
 
 	total int64  // accepted, ever
 	burst int64  // of them, those before the first reopening
@@ -73,6 +75,8 @@ const (
 	attemptCost = 150  // accepted requests over which a refusal is to be spread …
 	waitCost    = 20   // … and over which one that might have been sent meanwhile
 	farFewer    = 16   // times fewer than before: that was no burst, or is not to come again
+	asItWas     = 0.02 // of a rate: found no further off, it is as it was …
+	mostStood   = 2    // … and tried after twice as many requests each time, up to so many times
 	mostZeros   = 4
 	mostMarks   = 32
 )
@@ -108,7 +112,10 @@ func (t *throughput) refused(start time.Time, usual, through float64) {
 		return
 	}
 	tooFast := t.pace()
-	t.tooFast = tooFast
+	t.tooFast, t.known = tooFast, 0
+	if t.climb == 0 && t.doubt == 0 && tooFast > t.low {
+		t.known = t.low
+	}
 	cycles := t.pressed >= t.cycle // one at least
 	t.kept.proves(least)
 	switch {
@@ -233,6 +240,12 @@ func (t *throughput) reopened(closed time.Duration, refusals float64) {
 	missed := t.low * closed.Seconds()
 	t.closed = closed
 	t.cost = int64(max(attemptCost*refusals, waitCost*missed))
+	if t.sure && t.known > 0 && math.Abs(t.low/t.known-1) <= asItWas {
+		t.stood = min(t.stood+1, mostStood)
+	} else {
+		t.stood = 0
+	}
+	t.cost <<= t.stood
 	t.gathered = min(t.burst, int64(missed))
 	t.pressed = 0
 }

@@ -35,8 +35,8 @@ func (l *learner) measure(reopened, shut time.Time) {
 			climb = 0
 		}
 	case window > shortest:
-	default:
-		window = longest
+	default: // it may be two by the clock, of which the first was used in part
+		window, climb = longest, max(climb, gently)
 	}
 	if r.pressed < l.accepted/3 && float64(l.accepted)*l.crowd.trip() < float64(l.crowd.most)/2*open.Seconds() {
 		climb = max(steep(l.accepted), 1) // that was its own pace, and not the limit's
