@@ -28,7 +28,7 @@ func (b *tokenBucket) resize(now time.Time, perSecond float64, burst int64) {
 
 func (b *tokenBucket) free(now time.Time, n int64, _ *Policy, _ bool) (time.Time, bool) {
 	if b.strict != nil && b.strict.on {
-		return latest(b.strict.free(), now), true
+		return latest(b.strict.free(n), now), true
 	}
 	at := now
 	if missing := float64(n) - b.limiter.TokensAt(now); missing > 0 {
@@ -54,12 +54,15 @@ func (b *tokenBucket) take(now time.Time, n int64, _ *Policy) charge {
 func (b *tokenBucket) refund(now time.Time, c *charge) {
 	b.limiter.AllowN(now, -int(c.n)) // gives back; never above the burst
 	b.within.own.refund(c.n)
+	if b.strict != nil { // be it not the latest
+		b.strict.done = now
+	}
 }
 
 func (b *tokenBucket) settle(now, start time.Time, c *charge, _ *Policy) {
 	b.within.answered(now, start, c.n)
 	if b.strict != nil {
-		b.strict.answered(now, start)
+		b.strict.over(now, start)
 	}
 }
 

@@ -94,7 +94,7 @@ func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 	}
 	l.rate.accepted(pm.start, pressed)
 	l.strict.accepted(now, pm.start, l.quickest, pressed)
-	p.keepStrict(now)
+	l.keepStrict(now)
 	if s := p.inFlightLearned(); s != nil && pressed && int64(pm.level) > s.policy.Quota/2 {
 		p.oneMoreInFlight(s)
 	}
