@@ -25,14 +25,15 @@ type strict struct {
 
 	on      bool
 	spacing float64   // seconds between arrivals …
-	met     bool      // … which a refusal has shown to be about as short as can be
+	spaced  int64     // … so many were accepted since one was refused for that
 	wait    float64   // seconds that an answer is waited for …
-	waited  bool      // … in the same way
+	waited  int64     // … in the same way
 	last    time.Time // the latest request went …
 	done    time.Time // … and was answered; zero: it is not yet
 	alone   int       // refused in a row though no other was on its way
 
-	before float64   // requests per second that were let through at a pace
+	paid   bool      // more were let through than at a pace …
+	before float64   // … which were so many per second
 	since  time.Time // from then on …
 	count  int64     // … so many were accepted
 }
@@ -45,6 +46,7 @@ const (
 	spacingBy = 1. / 16         // by what a refusal makes the spacing longer, as a logarithm …
 	waitBy    = 1. / 4          // … and the wait
 	eachCost  = 2 * attemptCost // accepted requests to spread a refusal for either of them over
+	longSince = 2 * eachCost    // accepted requests: the limit may have become higher
 	mostTries = 8               // times that it is tried more rarely each
 )
 
@@ -71,17 +73,19 @@ func (s *strict) accepted(now, start time.Time, quickest time.Duration, pressed 
 }
 
 // shorten makes the spacing and the wait shorter for one that was accepted: soon where nothing was refused for
-// that yet, but hardly shorter than what two have proven.
+// that for long, but hardly shorter than what two have proven.
 func (s *strict) shorten() {
 	spacing, wait := spacingBy/eachCost, waitBy/eachCost
+	s.spaced++
+	s.waited++
 	switch {
-	case s.met:
+	case s.spaced < longSince:
 	case s.spacing > s.apart.Seconds():
 		spacing = spacingBy / 2
 	default:
 		spacing = spacingBy / (2 * few)
 	}
-	if !s.waited {
+	if s.waited >= longSince {
 		wait *= few
 	}
 	s.spacing *= math.Exp(-spacing)
@@ -99,9 +103,9 @@ func (s *strict) fits(low float64) bool {
 // begin has requests go by answers. They went at a pace so far, of which so many per second were let through.
 func (s *strict) begin(now time.Time, pace, through float64) {
 	s.on, s.alone, s.last, s.done = true, 0, now, now
-	s.spacing, s.met = min(1/pace, s.apart.Seconds()), false
-	s.wait, s.waited = 2/pace, false
-	s.before, s.since, s.count = through, now, 0
+	s.spacing, s.spaced = min(1/pace, s.apart.Seconds()), longSince
+	s.wait, s.waited = 4/pace, longSince
+	s.paid, s.before, s.since, s.count = false, through, now, 0
 }
 
 // pays reports whether hardly fewer are let through than at a pace.
@@ -110,8 +114,8 @@ func (s *strict) pays(now time.Time) bool {
 		return true
 	}
 	through := rateOf(s.count, now.Sub(s.since))
-	s.since, s.count = now, 0
-	return through > backOff*s.before
+	s.since, s.count, s.paid = now, 0, through > backOff*s.before
+	return s.paid
 }
 
 // free is when the last of n units may go.
@@ -139,9 +143,9 @@ func (s *strict) refused(start time.Time, since time.Duration, alone bool) {
 	switch {
 	case start.Before(s.since):
 	case !alone, (since + s.trips.least).Seconds() < cautious*s.spacing: // the answer had not been waited for
-		s.wait, s.waited = s.wait*math.Exp(waitBy), true
+		s.wait, s.waited = s.wait*math.Exp(waitBy), 0
 	default:
-		s.spacing, s.met = s.spacing*math.Exp(spacingBy), true
+		s.spacing, s.spaced = s.spacing*math.Exp(spacingBy), 0
 		s.alone++
 	}
 }
@@ -167,11 +171,15 @@ func (p *partition) keepsStrictly(now time.Time, pm *Permit, hint time.Duration)
 		s.refused(pm.start, since, alone)
 	}
 	if alone && s.contradicts(since+l.quickest) || s.on && (hint > 0 || s.alone > 1) {
+		blocks := l.blocks
+		if !s.on || !s.paid { // else it is one, and has become lower
+			blocks += tryAfter
+		}
 		if s.on {
 			l.goEvenly(now, l.rate.low)
 		}
 		s.apart, s.sent = 0, [4]journey{}
-		s.rarely(l.blocks + tryAfter)
+		s.rarely(blocks)
 	}
 	return s.on
 }
