@@ -93,7 +93,7 @@ func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 		l.rate.low, l.rate.cost = l.chance.kept, attemptCost
 	}
 	l.rate.accepted(pm.start, pressed)
-	l.strict.accepted(now, pm.start, l.quickest, pressed)
+	l.strict.accepted(now, pm.start, l.quickest, pm.level == 1, pressed)
 	l.keepStrict(now)
 	if s := p.inFlightLearned(); s != nil && pressed && int64(pm.level) > s.policy.Quota/2 {
 		p.oneMoreInFlight(s)

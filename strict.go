@@ -50,9 +50,9 @@ const (
 	mostTries = 8               // times that it is tried more rarely each
 )
 
-// accepted takes in that a request was accepted; pressed: others were waiting; quickest is how long an answer
-// took at least, ever.
-func (s *strict) accepted(now, start time.Time, quickest time.Duration, pressed bool) {
+// accepted takes in that a request was accepted; alone: no other was on its way when it went; pressed: others were
+// waiting; quickest is how long an answer took at least, ever.
+func (s *strict) accepted(now, start time.Time, quickest time.Duration, alone, pressed bool) {
 	s.trips.measureTrip(now, start)
 	for _, j := range s.sent {
 		if d := max(now.Sub(j.from), j.to.Sub(start)) - quickest; !j.from.IsZero() && (s.apart == 0 || d < s.apart) {
@@ -68,17 +68,21 @@ func (s *strict) accepted(now, start time.Time, quickest time.Duration, pressed 
 	default:
 		s.count++
 		s.alone = 0
-		s.shorten()
+		s.shorten(alone)
 	}
 }
 
 // shorten makes the spacing and the wait shorter for one that was accepted: soon where nothing was refused for
-// that for long, but hardly shorter than what two have proven.
-func (s *strict) shorten() {
+// that for long, but hardly shorter than what two have proven. One that was not alone says nothing of the spacing.
+func (s *strict) shorten(alone bool) {
 	spacing, wait := spacingBy/eachCost, waitBy/eachCost
-	s.spaced++
 	s.waited++
+	if alone {
+		s.spaced++
+	}
 	switch {
+	case !alone:
+		spacing = 0
 	case s.spaced < longSince:
 	case s.spacing > s.apart.Seconds():
 		spacing = spacingBy / 2

@@ -68,7 +68,7 @@ func TestStrictLimitIsUsedWhereLatenciesScatter(t *testing.T) {
 // Where latencies are the same again, requests go at the pace of the limit.
 func TestStrictLimitIsUsedUpWhereLatenciesCalmDown(t *testing.T) {
 	const calmFrom = 1500
-	rough, calm := scattered(1, lognormal(1)), heedtest.RoundTrip(30*time.Millisecond)
+	rough, calm := scattered(1, lognormal(1)), heedtest.RoundTrip(300*time.Millisecond)
 	begun := heedtest.Tally{}
 	tally, _ := load{strictly(100*time.Millisecond, func(n int64) (up, down time.Duration) {
 		if n < calmFrom {
@@ -106,19 +106,27 @@ func TestStrictLimitIsFollowedWhereLatenciesScatter(t *testing.T) {
 
 // Limits that let several through at once are no strict ones, whatever the latencies.
 func TestOtherHiddenLimitsAreNotTakenForStrictOnes(t *testing.T) {
+	bucket := func(burst int64) heedtest.Policy {
+		return heedtest.Policy{Quota: 10, Window: time.Second, Burst: burst, Algorithm: heedtest.LeakyBucket}
+	}
+	window := heedtest.Policy{Quota: 50, Window: 5 * time.Second, Algorithm: heedtest.FixedWindow}
 	for name, c := range map[string]struct {
 		policy heedtest.Policy
+		draw   func(*rand.Rand) float64
 		least  float64
 	}{
-		"bucket":       {heedtest.Policy{Quota: 10, Window: time.Second, Burst: 5, Algorithm: heedtest.LeakyBucket}, 0.93},
-		"large bucket": {heedtest.Policy{Quota: 10, Window: time.Second, Burst: 50, Algorithm: heedtest.LeakyBucket}, 0.97},
-		"window":       {heedtest.Policy{Quota: 50, Window: 5 * time.Second, Algorithm: heedtest.FixedWindow}, 0.90},
+		"bucket":                   {bucket(5), exponential, 0.93},
+		"bucket, heavy tail":       {bucket(10), lognormal(1.7), 0.93},
+		"large bucket":             {bucket(50), exponential, 0.97},
+		"large bucket, heavy tail": {bucket(50), lognormal(1.7), 0.97},
+		"window":                   {window, exponential, 0.90},
+		"window, heavy tail":       {window, lognormal(1.7), 0.90},
 	} {
 		accepted, refused := int64(0), int64(0)
 		const seeds = 4
 		for seed := range uint64(seeds) {
 			tally, _ := load{heedtest.Config{
-				Dialect: heedtest.Silent, Latency: scattered(seed, exponential), Policies: []heedtest.Policy{c.policy},
+				Dialect: heedtest.Silent, Latency: scattered(seed, c.draw), Policies: []heedtest.Policy{c.policy},
 			}, 16, int(200 * time.Second / c.policy.Window), nil}.play(t)
 			accepted, refused = accepted+tally.Accepted, refused+tally.Refused
 		}
