@@ -12,6 +12,7 @@ import (
 type tokenBucket struct {
 	limiter *rate.Limiter
 	within  within
+	strict  *strict // of a rate that was learned
 }
 
 // newTokenBucket returns a bucket that is full, and gains so many units per second.
@@ -26,6 +27,9 @@ func (b *tokenBucket) resize(now time.Time, perSecond float64, burst int64) {
 }
 
 func (b *tokenBucket) free(now time.Time, n int64, _ *Policy, _ bool) (time.Time, bool) {
+	if b.strict != nil && b.strict.on {
+		return latest(b.strict.free(n), now), true
+	}
 	at := now
 	if missing := float64(n) - b.limiter.TokensAt(now); missing > 0 {
 		at = now.Add(nanoseconds(missing/float64(b.limiter.Limit())*1e9) + 1)
@@ -41,16 +45,25 @@ func (b *tokenBucket) counting(most time.Duration, _ *Policy) (time.Duration, bo
 func (b *tokenBucket) take(now time.Time, n int64, _ *Policy) charge {
 	b.limiter.AllowN(now, int(n))
 	b.within.own.take(n)
+	if b.strict != nil {
+		b.strict.take(now)
+	}
 	return charge{n: n}
 }
 
 func (b *tokenBucket) refund(now time.Time, c *charge) {
 	b.limiter.AllowN(now, -int(c.n)) // gives back; never above the burst
 	b.within.own.refund(c.n)
+	if b.strict != nil { // be it not the latest
+		b.strict.done = now
+	}
 }
 
 func (b *tokenBucket) settle(now, start time.Time, c *charge, _ *Policy) {
 	b.within.answered(now, start, c.n)
+	if b.strict != nil {
+		b.strict.over(now, start)
+	}
 }
 
 // correct takes more units than were taken, be it into debt, or gives some back.
@@ -93,7 +106,7 @@ type within struct {
 func (w *within) keepTo(l *learner, pace float64) {
 	r := &l.rate
 	w.trip, w.window = l.quickest, r.window
-	if w.holds = !l.blocked && r.climb == 0 && r.doubt == 0 && l.quickest < r.window; w.holds {
+	if w.holds = !l.blocked && !l.strict.on && r.climb == 0 && r.doubt == 0 && l.quickest < r.window; w.holds {
 		w.quota = max(r.cycle, int64(math.Ceil(pace*w.window.Seconds()-1e-6))) // at the very pace of the window no more than it lets through
 	}
 }

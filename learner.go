@@ -20,6 +20,7 @@ type learner struct {
 	rate   throughput
 	crowd  crowd
 	chance chance
+	strict strict
 
 	since    time.Time     // the cycle's beginning: the latest reopening, or the first request
 	last     time.Time     // latest accepted answer
@@ -96,11 +97,15 @@ func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 		l.rate.low, l.rate.cost = l.chance.kept, attemptCost
 	}
 	l.rate.accepted(pm.start, pressed)
+	l.strict.accepted(now, pm.start, l.quickest, pm.level == 1, pressed)
+	l.keepStrict(now)
 	if s := p.inFlightLearned(); s != nil && pressed && int64(pm.level) > s.policy.Quota/2 {
 		p.oneMoreInFlight(s)
 	}
 	switch {
 	case l.rate.low == 0:
+	case l.strict.on:
+		p.setLearnedRate(now)
 	case !l.blocked && l.rate.gone():
 		p.unlearn()
 	default:
@@ -302,6 +307,7 @@ func (p *partition) learnReopened(now, start time.Time) {
 		l.begin(start)
 		p.learnInFlight(now)
 	case l.learnRate(now, start):
+		l.goByAnswers(now)
 		p.setLearnedRate(now).limiter.AllowN(now, 1) // the one that has just been accepted
 		told := max(r.low, r.pace())                 // while it is searched for, what is tried
 		p.emit(Event{Kind: EventLearned, Time: now, Policy: learnedPolicy, Quota: max(int64(told), 1), Window: perUnit(told) * time.Duration(max(int64(told), 1)),
@@ -438,6 +444,7 @@ func (p *partition) unlearn() {
 	l.rate, l.crowd, l.blocked, l.blocks, l.since = throughput{}, crowd{}, false, 0, time.Time{}
 	l.hint, l.open, l.shrinks, l.short, l.turns = 0, 0, false, tooShort{}, turns{}
 	l.chance.rested()
+	l.strict = strict{}
 }
 
 // pauseFor is how long to wait after a refusal at a learned rate: until the
@@ -474,15 +481,21 @@ func (l *learner) pauseFor(now time.Time, inARow int, most time.Duration) time.D
 // setLearnedRate has the learned slot let requests through at the pace: where refusals have
 // made that very low, which may have been by chance, one still goes to see now and then.
 func (p *partition) setLearnedRate(now time.Time) *tokenBucket {
-	r := max(p.learner.rate.pace(), 1/p.origin.limits.MaxRetryAfter.Seconds())
+	l := &p.learner
+	r := l.rate.pace()
+	if l.strict.on {
+		r = 1 / l.strict.spacing
+	}
+	r = max(r, 1/p.origin.limits.MaxRetryAfter.Seconds())
 	s := p.slot(SourceLearned, learnedPolicy, "", UnitRequests)
 	if s == nil {
 		s = &slot{source: SourceLearned, books: newTokenBucket(r, 1)}
+		s.books.(*tokenBucket).strict = &l.strict
 		p.slots = append(p.slots, s)
 	}
 	b := s.books.(*tokenBucket)
-	b.within.keepTo(&p.learner, r)
-	burst := b.within.atOnce(&p.learner.rate)
+	b.within.keepTo(l, r)
+	burst := b.within.atOnce(&l.rate)
 	b.resize(now, r, burst)
 	s.policy = Policy{Name: learnedPolicy, Quota: 1, Window: perUnit(r), Burst: burst, Unit: UnitRequests}
 	s.terms = s.policy

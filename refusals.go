@@ -27,7 +27,7 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 	before := b.began
 	fresh := b.event(now, pm.start) && !pm.doubted
 	hint := hintOf(a, o.limits.IgnoreHeaders)
-	asked, chance := hint, false
+	asked, chance, strict := hint, false, false
 	limit := (l == nil || p.only(l)) && !p.explains(now, pm, a) && p.suspects(now, pm, status)
 	switch {
 	case !limit:
@@ -36,6 +36,10 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 	default:
 		if !a.Global && p.suspectRoute(now, pm, fresh) && p.canSplit() {
 			p.split(now)
+			limit = false
+			break
+		}
+		if strict = p.keepsStrictly(now, pm, hint); strict {
 			limit = false
 			break
 		}
@@ -54,7 +58,7 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 	switch {
 	case hint > 0:
 		p.refusedUntil(now, pm, asked, hint, fresh, whole, b.n, a, l, counted)
-	case p.inFlightLearned() != nil:
+	case strict, p.inFlightLearned() != nil:
 		// It goes again when another one ends.
 	case limit && p.learner.rate.low > 0:
 		if wait := p.learner.pauseFor(now, b.blind, o.limits.MaxBackoff); fresh && p.pause.extend(now.Add(wait)) {
