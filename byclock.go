@@ -55,7 +55,7 @@ func (t *turns) begin(start time.Time, longer, asked, hint time.Duration) {
 // No window is shorter than what is asked to wait, and none lets through more between two turns than as
 // often as much as in its latest one. A bucket never asks for longer than a unit takes.
 func (l *learner) measureTurns() {
-	r, t := &l.rate, &l.turns
+	r, t := &l.rate, l.turns
 	longest := max(l.hint, t.asked) - time.Second
 	was := t.window
 	t.window = 0

@@ -20,7 +20,8 @@ type learner struct {
 	rate   throughput
 	crowd  crowd
 	chance chance
-	strict strict
+	strict *strict // from the first refusal on, which most never have …
+	turns  *turns  // … like these
 
 	since    time.Time     // the cycle's beginning: the latest reopening, or the first request
 	last     time.Time     // latest accepted answer
@@ -47,7 +48,6 @@ type learner struct {
 	open    time.Duration // … so long after the reopening
 	shrinks bool          // and less was asked the longer that was
 	short   tooShort
-	turns   turns
 
 	healthy paths
 	sick    paths
@@ -97,14 +97,16 @@ func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 		l.rate.low, l.rate.cost = l.chance.kept, attemptCost
 	}
 	l.rate.accepted(pm.start, pressed)
-	l.strict.accepted(now, pm.start, l.quickest, pm.level == 1, pressed)
-	l.keepStrict(now)
+	if l.strict != nil {
+		l.strict.accepted(now, pm.start, l.quickest, pm.level == 1, pressed)
+		l.keepStrict(now)
+	}
 	if s := p.inFlightLearned(); s != nil && pressed && int64(pm.level) > s.policy.Quota/2 {
 		p.oneMoreInFlight(s)
 	}
 	switch {
 	case l.rate.low == 0:
-	case l.strict.on:
+	case l.strict.on: // there is a rate, so there was a refusal
 		p.setLearnedRate(now)
 	case !l.blocked && l.rate.gone():
 		p.unlearn()
@@ -242,6 +244,9 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 	if s != nil && !(hint > 0 && l.blocks > 0 && l.accepted <= l.rate.burst) { // it is no such limit, but a rate that they exceed
 		l.notInFlight(now)
 	} // else when it reopens tells the rate, as if it had never been taken for one in flight
+	if l.strict == nil {
+		l.strict, l.turns = newStrict(l.accepted, l.last.Sub(l.since)-l.quickest), &turns{}
+	}
 	l.turns.begin(pm.start, now.Sub(pm.start)-l.trip(), l.hint, hint)
 	l.hinted(pm.start, hint)
 	l.blocked, l.began, l.probes, l.meanwhile, l.also = true, now, 0, 0, 0
@@ -442,9 +447,9 @@ func (p *partition) unlearn() {
 		}
 	}
 	l.rate, l.crowd, l.blocked, l.blocks, l.since = throughput{}, crowd{}, false, 0, time.Time{}
-	l.hint, l.open, l.shrinks, l.short, l.turns = 0, 0, false, tooShort{}, turns{}
+	l.hint, l.open, l.shrinks, l.short = 0, 0, false, tooShort{}
 	l.chance.rested()
-	l.strict = strict{}
+	l.strict, l.turns = nil, nil
 }
 
 // pauseFor is how long to wait after a refusal at a learned rate: until the
@@ -490,7 +495,7 @@ func (p *partition) setLearnedRate(now time.Time) *tokenBucket {
 	s := p.slot(SourceLearned, learnedPolicy, "", UnitRequests)
 	if s == nil {
 		s = &slot{source: SourceLearned, books: newTokenBucket(r, 1)}
-		s.books.(*tokenBucket).strict = &l.strict
+		s.books.(*tokenBucket).strict = l.strict
 		p.slots = append(p.slots, s)
 	}
 	b := s.books.(*tokenBucket)

@@ -50,6 +50,14 @@ const (
 	mostTries = 8               // times that it is tried more rarely each
 )
 
+// newStrict returns what is known when so many arrived and were accepted within a time.
+func newStrict(n int64, within time.Duration) *strict {
+	if n < 2 {
+		return &strict{}
+	}
+	return &strict{apart: max(within/time.Duration(n-1), 1)}
+}
+
 // accepted takes in that a request was accepted; alone: no other was on its way when it went; pressed: others were
 // waiting; quickest is how long an answer took at least, ever.
 func (s *strict) accepted(now, start time.Time, quickest time.Duration, alone, pressed bool) {
@@ -169,7 +177,10 @@ func (s *strict) rarely(blocks int) {
 // keepsStrictly takes in that pm's request was refused, and reports whether requests go by answers all the same.
 func (p *partition) keepsStrictly(now time.Time, pm *Permit, hint time.Duration) bool {
 	l := &p.learner
-	s := &l.strict
+	s := l.strict
+	if s == nil {
+		return false
+	}
 	since, alone := pm.start.Sub(l.last), pm.level == 1 && !p.lastStart.After(pm.start)
 	if s.on {
 		s.refused(pm.start, since, alone)
@@ -190,7 +201,7 @@ func (p *partition) keepsStrictly(now time.Time, pm *Permit, hint time.Duration)
 
 // goByAnswers has requests go by answers where that may pay.
 func (l *learner) goByAnswers(now time.Time) {
-	s, r := &l.strict, &l.rate
+	s, r := l.strict, &l.rate
 	if l.blocks < max(timeAndAgain, s.due) || l.timed || r.doubt > 0 || r.penalty > 0 || r.trial || !s.fits(r.low) {
 		return
 	}
@@ -209,13 +220,13 @@ func (l *learner) goEvenly(now time.Time, rate float64) {
 
 // keepStrict looks whether requests are to go by answers still.
 func (l *learner) keepStrict(now time.Time) {
-	s := &l.strict
+	s := l.strict
 	switch {
 	case !s.on:
 	case !s.pays(now):
 		l.goEvenly(now, l.rate.low)
 		s.rarely(l.blocks)
-	case s.scatter() < scattered/2*s.spacing: // they arrive as they went again
+	case s.wait <= s.spacing && s.waited >= longSince: // no answer was waited for, and nothing was refused for that
 		l.goEvenly(now, 1/s.spacing)
 	}
 }

@@ -86,6 +86,37 @@ func TestStrictLimitIsUsedUpWhereLatenciesCalmDown(t *testing.T) {
 	}
 }
 
+// A strict limit that is lifted altogether is forgotten, and requests go as fast as they are answered.
+func TestStrictLimitThatIsLiftedIsForgotten(t *testing.T) {
+	for name, c := range map[string]struct {
+		draw func(*rand.Rand) float64
+		each time.Duration
+		n    int
+		most float64 // requests per second of so many goroutines, in the mean
+	}{
+		"exponential, 10/s":               {exponential, 100 * time.Millisecond, 16, 320},
+		"exponential, 2/s":                {exponential, 500 * time.Millisecond, 16, 320},
+		"exponential, 10/s, 64 at a time": {exponential, 100 * time.Millisecond, 64, 1280},
+		"lognormal, 5/s, 64 at a time":    {lognormal(1), 200 * time.Millisecond, 64, 1290},
+	} {
+		latest, in := int64(0), 2000*c.each
+		tally, state := load{strictly(c.each, scattered(1, c.draw)), c.n, 400, func(o *heedtest.Origin, r *heed.Registry) {
+			time.Sleep(in)
+			if len(r.Snapshot()[0].Partitions[0].Policies) == 0 {
+				t.Errorf("%s: nothing was learned", name)
+			}
+			o.SetPolicies()
+			time.Sleep(in - 10*time.Second)
+			latest = o.Tally().Accepted
+		}}.play(t)
+		share := float64(tally.Accepted-latest) / 10 / c.most
+		t.Logf("%s: %.2f of what is possible", name, share)
+		if left := state.Partitions[0].Policies; share < 0.9 || len(left) > 0 {
+			t.Errorf("%s: %.2f of what is possible, kept to %v", name, share, left)
+		}
+	}
+}
+
 // A strict limit that is cut, and raised again, is followed.
 func TestStrictLimitIsFollowedWhereLatenciesScatter(t *testing.T) {
 	var at [3]heedtest.Tally
