@@ -98,7 +98,7 @@ func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 	}
 	l.rate.accepted(pm.start, pressed)
 	if l.strict != nil {
-		l.strict.accepted(now, pm.start, l.quickest, pm.level == 1, pressed)
+		l.strict.accepted(now, pm.start, l.quickest, p.wasAlone(pm), pressed)
 		l.keepStrict(now)
 	}
 	if s := p.inFlightLearned(); s != nil && pressed && int64(pm.level) > s.policy.Quota/2 {

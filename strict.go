@@ -181,7 +181,7 @@ func (p *partition) keepsStrictly(now time.Time, pm *Permit, hint time.Duration)
 	if s == nil {
 		return false
 	}
-	since, alone := pm.start.Sub(l.last), pm.level == 1 && !p.lastStart.After(pm.start)
+	since, alone := pm.start.Sub(l.last), p.wasAlone(pm) && !p.lastStart.After(pm.start)
 	if s.on {
 		s.refused(pm.start, since, alone)
 	}
@@ -197,6 +197,18 @@ func (p *partition) keepsStrictly(now time.Time, pm *Permit, hint time.Duration)
 		s.rarely(blocks)
 	}
 	return s.on
+}
+
+// wasAlone reports whether no other request was on its way when pm's went. One that went long before has arrived, be
+// its answer hours away.
+func (p *partition) wasAlone(pm *Permit) bool {
+	others, before := pm.level-1, pm.start.Add(-p.patience())
+	for q := p.inFlight.oldest; others > 0 && q != nil && q.start.Before(before); q = q.younger {
+		if !q.answered {
+			others--
+		}
+	}
+	return others == 0
 }
 
 // goByAnswers has requests go by answers where that may pay.

@@ -135,6 +135,27 @@ func TestStrictLimitIsFollowedWhereLatenciesScatter(t *testing.T) {
 	}
 }
 
+// An answer that takes hours hides nothing of what the others tell.
+func TestStrictLimitIsFollowedWhileAnAnswerTakesHours(t *testing.T) {
+	var begun heedtest.Tally
+	rough := scattered(1, exponential)
+	tally, _ := load{strictly(100*time.Millisecond, func(n int64) (up, down time.Duration) {
+		if n == 1500 {
+			return 5 * time.Millisecond, 2 * time.Hour
+		}
+		return rough(n)
+	}), 16, 600, func(o *heedtest.Origin, _ *heed.Registry) {
+		time.Sleep(5 * time.Minute)
+		begun = o.Tally()
+		o.SetPolicies(heedtest.Policy{Quota: 5, Window: time.Second})
+	}}.play(t)
+	accepted, refused := tally.Accepted-begun.Accepted, tally.Refused-begun.Refused
+	t.Logf("%d of 1500 accepted, %d refused", accepted, refused)
+	if accepted < 1000 || refused > 60 {
+		t.Errorf("%d of 1500 accepted, %d refused", accepted, refused)
+	}
+}
+
 // Limits that let several through at once are no strict ones, whatever the latencies.
 func TestOtherHiddenLimitsAreNotTakenForStrictOnes(t *testing.T) {
 	bucket := func(burst int64) heedtest.Policy {
