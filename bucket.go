@@ -12,7 +12,7 @@ import (
 type tokenBucket struct {
 	limiter *rate.Limiter
 	within  within
-	strict  *strict // of a rate that was learned
+	strict  *strict // of a rate that was learned, if any is known; or nil
 }
 
 // newTokenBucket returns a bucket that is full, and gains so many units per second.
@@ -106,7 +106,7 @@ type within struct {
 func (w *within) keepTo(l *learner, pace float64) {
 	r := &l.rate
 	w.trip, w.window = l.quickest, r.window
-	if w.holds = !l.blocked && !l.strict.on && r.climb == 0 && r.doubt == 0 && l.quickest < r.window; w.holds {
+	if w.holds = !l.blocked && !l.goesByAnswers() && r.climb == 0 && r.doubt == 0 && l.quickest < r.window; w.holds {
 		w.quota = max(r.cycle, int64(math.Ceil(pace*w.window.Seconds()-1e-6))) // at the very pace of the window no more than it lets through
 	}
 }

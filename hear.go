@@ -67,7 +67,7 @@ func (pm *Permit) settle(now time.Time, status int, a *Announcement) {
 				c.slot.capped = c.slot.capped && !c.slot.isOpen(now)
 			}
 			if c.due && c.slot.habit.last.Before(now) {
-				c.slot.missed(now, pm, c, status < 400 && !a.Refused) // an error may come from nearer by
+				c.slot.missed(now, pm, c, status/100 == 2 && !a.Refused) // an error, a redirect or a 304 may come from nearer by
 			}
 		}
 	}

@@ -106,7 +106,7 @@ func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 	}
 	switch {
 	case l.rate.low == 0:
-	case l.strict.on: // there is a rate, so there was a refusal
+	case l.goesByAnswers():
 		p.setLearnedRate(now)
 	case !l.blocked && l.rate.gone():
 		p.unlearn()
@@ -488,17 +488,17 @@ func (l *learner) pauseFor(now time.Time, inARow int, most time.Duration) time.D
 func (p *partition) setLearnedRate(now time.Time) *tokenBucket {
 	l := &p.learner
 	r := l.rate.pace()
-	if l.strict.on {
+	if l.goesByAnswers() {
 		r = 1 / l.strict.spacing
 	}
 	r = max(r, 1/p.origin.limits.MaxRetryAfter.Seconds())
 	s := p.slot(SourceLearned, learnedPolicy, "", UnitRequests)
 	if s == nil {
 		s = &slot{source: SourceLearned, books: newTokenBucket(r, 1)}
-		s.books.(*tokenBucket).strict = l.strict
 		p.slots = append(p.slots, s)
 	}
 	b := s.books.(*tokenBucket)
+	b.strict = l.strict
 	b.within.keepTo(l, r)
 	burst := b.within.atOnce(&l.rate)
 	b.resize(now, r, burst)

@@ -211,6 +211,9 @@ func (p *partition) wasAlone(pm *Permit) bool {
 	return others == 0
 }
 
+// goesByAnswers reports whether requests go by answers.
+func (l *learner) goesByAnswers() bool { return l.strict != nil && l.strict.on }
+
 // goByAnswers has requests go by answers where that may pay.
 func (l *learner) goByAnswers(now time.Time) {
 	s, r := l.strict, &l.rate

@@ -807,34 +807,36 @@ func TestSilenceTellsOnlyWhereAnAnswerWouldHaveSpoken(t *testing.T) {
 		before int    // answers before the first that says what is left
 		said   []int  // from there on; -1: nothing
 		path   string // of the request whose answer is silent then …
+		status int    // … and this one …
 		left   int64  // … and what is left
 	}{
-		{"of the route that spoke", 40, []int{9, 8, 7, 6, 5}, "/a", 10},
-		{"of another route", 40, []int{9, 8, 7, 6, 5}, "/b", 4},
-		{"of one that was silent before", 40, []int{9, 8, -1, 6, 5}, "/a", 4},
-		{"where others used it", 20, []int{9, 8, 7, 6, 5}, "/a", 4},
-		{"of one that also speaks where much is left", 10, []int{39, 38, 37, 36, 35}, "/a", 34},
+		{"of the route that spoke", 40, []int{9, 8, 7, 6, 5}, "/a", 200, 10},
+		{"of one from nearer by", 40, []int{9, 8, 7, 6, 5}, "/a", 304, 4},
+		{"of another route", 40, []int{9, 8, 7, 6, 5}, "/b", 200, 4},
+		{"of one that was silent before", 40, []int{9, 8, -1, 6, 5}, "/a", 200, 4},
+		{"where others used it", 20, []int{9, 8, 7, 6, 5}, "/a", 200, 4},
+		{"of one that also speaks where much is left", 10, []int{39, 38, 37, 36, 35}, "/a", 200, 34},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRegistry(t, heed.Config{Default: unsmoothed})
 			defer r.Close()
-			send := func(path string, left int) {
+			send := func(path string, left, status int) {
 				pm := acquire(t, r, request(example+path))
 				time.Sleep(time.Millisecond)
 				var fields []string
 				if left >= 0 {
 					fields = []string{"RateLimit-Policy", policy, "RateLimit", `"p";r=` + strconv.Itoa(left) + ";t=60"}
 				}
-				pm.Observe(answer(200, fields...))
+				pm.Observe(answer(status, fields...))
 				pm.Release()
 			}
 			for range c.before {
-				send("/a", -1)
+				send("/a", -1, 200)
 			}
 			for _, left := range c.said {
-				send("/a", left)
+				send("/a", left, 200)
 			}
-			send(c.path, -1)
+			send(c.path, -1, c.status)
 			if got := r.Check(request(example + "/a")).Remaining; got != c.left {
 				t.Errorf("silence %s: %d are left, want %d", c.name, got, c.left)
 			}
