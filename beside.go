@@ -43,11 +43,11 @@ func (c *chance) exceeded(r *throughput) {
 // began to at a pace. Where that was the known rate, or less, this is too high, and what came from one such
 // event to another is let through. An attempt at more tells what was kept up until a little before; where it was
 // begun far too low another one follows at once, at which the pace rises less.
-func (t *throughput) exceeded(start time.Time, pace float64) {
+func (t *throughput) exceeded(start time.Time, pace, share float64) {
 	least, tooFast := 0., t.pace()
 	if len(t.zeros) > 0 {
 		if n := t.total - t.zeros[0].n; n >= few {
-			least = rateOf(n, start.Sub(t.zeros[0].at))
+			least = rateOf(n, start.Sub(t.zeros[0].at)) / (1 - share)
 		}
 	}
 	t.zeros = append([]mark{{start, t.total}}, t.zeros[:min(len(t.zeros), mostZeros-1)]...)
@@ -59,11 +59,12 @@ func (t *throughput) exceeded(start time.Time, pace float64) {
 		if tooFast > 2*t.low {
 			t.climb = max(climb/4, slowly)
 		}
-	case least == 0:
-		t.low *= backOff
 	default:
-		if least < t.low/2 { // it may have been an outage, which is over
+		if tooFast <= farBelow*t.low || least < t.low/2 { // it may have been chance, or an outage, that is over
 			t.climb = gently
+		}
+		if least == 0 {
+			least = backOff * t.low
 		}
 		t.low = max(min(0.95*t.low, least), t.low/8)
 	}

@@ -23,10 +23,9 @@ import "time"
 // the limit refuses. Where many are refused that count tells little: a bucket whose burst hid how low its
 // rate is would be taken for chance for ever, for each that it refuses waits, and so as many of each hundred
 // are refused again. So it is tried whether fewer are at a lower pace (slower.go). Where it was a limit, chance
-// has to show for several times as long the next time, or at a rate far below what that let through; but a
-// refusal well below what the limit was seen to let through does not lower the pace any more, unless there are
-// too many of them. A learned rate is not given up at once, for that would let all go that wait: the pace rises
-// from several times that rate on, until it is plain that there is none.
+// has to show for several times as long the next time, or at a rate far below what that let through. There may be
+// both: see beside.go. A learned rate is not given up at once, for that would let all go that wait: the pace rises
+// from what was let through before on, until it is plain that there is none.
 type chance struct {
 	share  float64       // of requests refused of late; 0: none is known to be refused by chance
 	seen   float64       // requests that tell it, no more than are of late
@@ -58,7 +57,7 @@ const (
 	tooManyMore  = 4       // … and where a limit is known, too
 	timeAndAgain = 2       // refusals that tell of chance, at first
 	farBelow     = 0.9     // of what is let through: a limit that holds still refuses nothing there
-	severalTimes = 4       // the rate that a limit was taken to have
+	severalTimes = 4       // less than a limit was found to let through: it is none
 	inARow       = 6       // blocks that follow each other closely: no limit that is cut is found in so many
 	steeply      = 2       // doublings of the pace in a cycle, where there may be no limit at all
 )

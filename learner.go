@@ -228,7 +228,7 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 		p.dropSlot(s)
 	}
 	if l.besideChance() {
-		l.rate.exceeded(pm.start, l.chance.then)
+		l.rate.exceeded(pm.start, l.chance.then, l.chance.share)
 	} else {
 		asked := latest(l.since, l.rate.opened.at) // before the first one went nobody did
 		l.rate.refused(pm.start, l.crowd.trip(), rateOf(l.accepted, pm.start.Sub(asked)))
