@@ -84,11 +84,12 @@ func (l *learner) besideFirst() {
 	*r = throughput{low: r.low, cycle: shortest, climb: steeply, cost: heldFor, total: r.total, burst: r.burst, zeros: r.zeros, opened: r.opened}
 }
 
-// holdAt goes back to a rate that was known.
-func (p *partition) holdAt(now time.Time, rate float64) {
+// goOn goes back to what was known, where nothing has come of it that less was tried.
+func (p *partition) goOn(now time.Time, known throughput) {
 	l := &p.learner
-	r := &l.rate
 	l.begin(now)
-	*r = throughput{low: rate, cycle: shortest, cost: heldFor, clean: cleanFor, total: r.total, burst: r.burst}
+	known.total, known.burst = l.rate.total, l.rate.burst
+	known.rested()
+	l.rate = known
 	p.setLearnedRate(now)
 }

@@ -112,7 +112,7 @@ func (c *chance) inFlight(refused, accepted int64) bool {
 func (c *chance) shows(r *throughput, start time.Time, probes int, alone bool) (through float64) {
 	n := r.total - r.zeros[0].n
 	if c.fell(r, n, probes) {
-		through = max(r.low, c.proven)
+		through = severalTimes * max(r.low, c.proven)
 		c.take(float64(c.refused) / float64(c.refused+r.total-c.since))
 		return through
 	}

@@ -15,9 +15,9 @@ type slower struct {
 	accepted int64     // … and accepted
 	often    int       // times that as many were refused all the same
 
-	through float64 // what was let through, while less is tried; 0: it is not …
-	before  float64 // … and the rate that was known; 0: none was
-	beyond  float64 // refusals beyond half the share that is usual
+	through float64     // what was let through, while less is tried; 0: it is not …
+	before  *throughput // … and what was known; nil: nothing was
+	beyond  float64     // refusals beyond half the share that is usual
 }
 
 const (
@@ -32,10 +32,13 @@ func (s *slower) due() bool {
 	return s.accepted >= few && s.refused >= tryAfter<<min(s.often, doublesFor)
 }
 
-// begin begins to try a lower pace than where so high a rate was known, and returns that.
-func (s *slower) begin(now time.Time, known float64) float64 {
+// begin begins to try a lower pace than at what is known, and returns that.
+func (s *slower) begin(now time.Time, known throughput) float64 {
 	through := rateOf(s.accepted, now.Sub(s.from))
-	*s = slower{often: s.often, from: now, through: through, before: known}
+	*s = slower{often: s.often, from: now, through: through}
+	if known.low > 0 {
+		s.before = &known
+	}
 	return backOff * through
 }
 
@@ -89,8 +92,8 @@ func (p *partition) stillByChance(now time.Time, pm *Permit) (excess bool) {
 		if s.refuses(pm.start) {
 			known := s.before
 			s.over(now)
-			if known > 0 {
-				p.holdAt(now, known)
+			if known != nil {
+				p.goOn(now, *known)
 			} else {
 				p.letGo(now, r.low)
 			}
@@ -109,7 +112,7 @@ func (p *partition) stillByChance(now time.Time, pm *Permit) (excess bool) {
 	}
 	if c.share >= byFar*usually && s.due() {
 		p.learner.begin(now)
-		*r = throughput{low: s.begin(now, r.low), cycle: shortest, cost: math.MaxInt64, total: r.total, burst: r.total + 1}
+		*r = throughput{low: s.begin(now, *r), cycle: shortest, cost: math.MaxInt64, total: r.total, burst: r.total + 1}
 		p.setLearnedRate(now).limiter.AllowN(now, 1)
 	}
 	return false
