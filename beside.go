@@ -75,7 +75,7 @@ func (l *learner) reopenedBeside(now, start, reopened time.Time) {
 	r := &l.rate
 	r.opened, l.seen = mark{start, r.total}, now
 	l.begin(reopened)
-	r.pressed, r.cost, r.clean = 0, heldFor, cleanFor
+	r.hold()
 }
 
 // besideFirst has the pace rise from the first measure on: it says little where some of what was refused came by chance.
@@ -84,12 +84,19 @@ func (l *learner) besideFirst() {
 	*r = throughput{low: r.low, cycle: shortest, climb: steeply, cost: heldFor, total: r.total, burst: r.burst, zeros: r.zeros, opened: r.opened}
 }
 
-// goOn goes back to what was known, where nothing has come of it that less was tried.
+// hold keeps to the rate for long before more is tried, and at first to less, which tells the share that comes by chance.
+func (t *throughput) hold() { t.pressed, t.cost, t.clean = 0, heldFor, cleanFor }
+
+// goOn goes back to what was known, where nothing has come of it that less was tried: the pace rises on where it
+// rose steeply, and a rate is kept to as after a refusal.
 func (p *partition) goOn(now time.Time, known throughput) {
 	l := &p.learner
 	l.begin(now)
 	known.total, known.burst = l.rate.total, l.rate.burst
 	known.rested()
+	if known.climb == 0 {
+		known.hold()
+	}
 	l.rate = known
 	p.setLearnedRate(now)
 }

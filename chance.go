@@ -25,7 +25,7 @@ import "time"
 // are refused again. So it is tried whether fewer are at a lower pace (slower.go). Where it was a limit, chance
 // has to show for several times as long the next time, or at a rate far below what that let through. There may be
 // both: see beside.go. A learned rate is not given up at once, for that would let all go that wait: the pace rises
-// from what was let through before on, until it is plain that there is none.
+// from what was let through before on, or from several times what it fell to, until it is plain that there is none.
 type chance struct {
 	share  float64       // of requests refused of late; 0: none is known to be refused by chance
 	seen   float64       // requests that tell it, no more than are of late
@@ -57,7 +57,7 @@ const (
 	tooManyMore  = 4       // … and where a limit is known, too
 	timeAndAgain = 2       // refusals that tell of chance, at first
 	farBelow     = 0.9     // of what is let through: a limit that holds still refuses nothing there
-	severalTimes = 4       // less than a limit was found to let through: it is none
+	severalTimes = 4       // less than a limit was found to let through: it is none; nor is the rate that a pace fell to
 	inARow       = 6       // blocks that follow each other closely: no limit that is cut is found in so many
 	steeply      = 2       // doublings of the pace in a cycle, where there may be no limit at all
 )
@@ -107,12 +107,12 @@ func (c *chance) inFlight(refused, accepted int64) bool {
 }
 
 // shows takes in that a request sent at start was refused at a learned rate, after a block of so
-// many refusals. Where it has come to tell of chance it returns what was let through before those lowered
-// the pace, else 0. alone: no other request was on its way meanwhile.
+// many refusals. Where it has come to tell of chance it returns where the pace rises from: what was let
+// through before those lowered it, or several times what it fell to; else 0. alone: no other request was on its way meanwhile.
 func (c *chance) shows(r *throughput, start time.Time, probes int, alone bool) (through float64) {
 	n := r.total - r.zeros[0].n
 	if c.fell(r, n, probes) {
-		through = severalTimes * max(r.low, c.proven)
+		through = max(severalTimes*r.low, c.proven)
 		c.take(float64(c.refused) / float64(c.refused+r.total-c.since))
 		return through
 	}
