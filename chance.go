@@ -23,16 +23,20 @@ import "time"
 // the limit refuses. Where many are refused that count tells little: a bucket whose burst hid how low its
 // rate is would be taken for chance for ever, for each that it refuses waits, and so as many of each hundred
 // are refused again. So it is tried whether fewer are at a lower pace (slower.go). Where it was a limit, chance
-// has to show for several times as long the next time, or at a rate far below what that let through; but a
-// refusal well below what the limit was seen to let through does not lower the pace any more, unless there are
-// too many of them. A learned rate is not given up at once, for that would let all go that wait: the pace rises
-// from several times that rate on, until it is plain that there is none.
+// has to show for several times as long the next time, or at a rate far below what that let through. There may be
+// both: see beside.go. A learned rate is not given up at once, for that would let all go that wait: the pace rises
+// from what was let through before on, or from several times what it fell to, until it is plain that there is none.
 type chance struct {
-	share  float64 // of requests refused of late; 0: none is known to be refused by chance
-	excess float64 // refusals beyond what that explains
-	quiet  float64 // so many more would have been refused of those accepted of late than twice those that were
+	share  float64       // of requests refused of late; 0: none is known to be refused by chance
+	seen   float64       // requests that tell it, no more than are of late
+	hint   time.Duration // how long those ask to wait; 0: they do not say
+	excess float64       // refusals beyond what that explains …
+	calm   float64       // … the share when there were none …
+	then   float64       // … and the pace
+	quiet  float64       // so many more would have been refused of those accepted of late than twice those that were
 	slower slower
 
+	close  int     // blocks in a row before which hardly any were accepted
 	odds   int     // refusals at a pace that is well below …
 	proven float64 // … what was let through before, between two refusals of late
 	failed int     // times that it was a limit …
@@ -45,37 +49,41 @@ type chance struct {
 }
 
 const (
-	byFar        = 4       // times the share that is usual, and more than chance refuses
+	byFar        = 4       // times the share that is usual, and more than chance refuses …
+	byMore       = 2       // … and where a limit is known, too: no more of what it refuses is to be explained
 	usually      = 1. / 64 // of all requests: a share that harms nobody
 	lately       = 256     // requests
-	tooMany      = 6       // refusals in excess
-	timeAndAgain = 3       // refusals that tell of chance, at first
+	tooMany      = 6       // refusals in excess …
+	tooManyMore  = 4       // … and where a limit is known, too
+	timeAndAgain = 2       // refusals that tell of chance, at first
 	farBelow     = 0.9     // of what is let through: a limit that holds still refuses nothing there
-	severalTimes = 4       // the rate that a limit was taken to have
+	severalTimes = 4       // less than a limit was found to let through: it is none; nor is the rate that a pace fell to
+	inARow       = 6       // blocks that follow each other closely: no limit that is cut is found in so many
 	steeply      = 2       // doublings of the pace in a cycle, where there may be no limit at all
 )
 
 // byChance takes in that pm's request was refused, and reports whether that came by chance, or was
-// one too many for that, so that there is a limit. One that names another time than the one before is
-// a limit's, and so it is where such times were too short: they tell of what is left. Where there was
-// a limit though refusals came by chance, there may be both: one that comes well below what the limit
-// lets through does not make the pace lower still.
+// one too many for that, so that there is a limit. One that names another time than the one before, or
+// than those that came by chance, is a limit's, and so it is where such times were too short: they tell
+// of what is left.
 func (p *partition) byChance(now time.Time, pm *Permit, fresh bool, hint time.Duration) (yes, excess bool) {
 	l := &p.learner
 	c, r := &l.chance, &l.rate
+	usual := l.hint
+	if c.share > 0 {
+		usual = c.hint
+	}
 	switch {
-	case l.blocked, hint > 0 && (l.short.times > 0 || hint != l.hint):
+	case l.blocked, hint > 0 && (l.short.times > 0 || hint != usual):
 	case c.share > 0:
 		excess = p.stillByChance(now, pm)
 		return !excess, excess
-	case fresh && r.low > 0 && len(r.zeros) > 0 && c.shows(r, pm.start, l.probes, pm.level == 1 && !p.lastStart.After(pm.start)):
-		p.letGo(now, r.low)
-		return true, false
-	case c.failed > 0 && r.low > 0 && r.pace() <= farBelow*c.proven:
-		if c.excess++; c.excess < tooMany {
+	case fresh && r.low > 0 && len(r.zeros) > 0:
+		if through := c.shows(r, pm.start, l.probes, pm.level == 1 && !p.lastStart.After(pm.start)); through > 0 {
+			c.hint = hint
+			p.letGo(now, through)
 			return true, false
 		}
-		c.excess, c.proven = 0, 0
 	}
 	return false, false
 }
@@ -83,7 +91,8 @@ func (p *partition) byChance(now time.Time, pm *Permit, fresh bool, hint time.Du
 // take takes refusals from now on to come by chance, as long as no more are refused than such a
 // share explains, or a few in a hundred.
 func (c *chance) take(share float64) {
-	*c = chance{share: max(share, 2*usually), failed: c.failed, kept: c.kept}
+	share = max(share, 2*usually)
+	*c = chance{share: share, seen: lately / 4, calm: share, failed: c.failed, kept: c.kept}
 }
 
 // inFlight takes in that of what was in flight at the first refusal, and had been sent after that
@@ -98,18 +107,25 @@ func (c *chance) inFlight(refused, accepted int64) bool {
 }
 
 // shows takes in that a request sent at start was refused at a learned rate, after a block of so
-// many refusals, and reports whether it has come to tell of chance. alone: no other request was on
-// its way meanwhile.
-func (c *chance) shows(r *throughput, start time.Time, probes int, alone bool) bool {
+// many refusals. Where it has come to tell of chance it returns where the pace rises from: what was let
+// through before those lowered it, or several times what it fell to; else 0. alone: no other request was on its way meanwhile.
+func (c *chance) shows(r *throughput, start time.Time, probes int, alone bool) (through float64) {
 	n := r.total - r.zeros[0].n
 	if c.fell(r, n, probes) {
+		through = max(severalTimes*r.low, c.proven)
 		c.take(float64(c.refused) / float64(c.refused+r.total-c.since))
-		return true
+		return through
+	}
+	if n >= few/2 {
+		c.close = 0
 	}
 	switch {
-	case n < few/2 || probes > 1: // chance hardly refuses in close succession, but a limit that was cut does
+	case n < few/2 && probes <= 1 && c.close == 0: // chance rarely refuses in close succession …
+		c.odds, c.close = max(c.odds-1, 0), 1
+		return 0
+	case n < few/2, probes > 1: // … and hardly ever so many, but a limit that was cut does
 		c.odds, c.proven = 0, 0
-		return false
+		return 0
 	case r.pace() > r.low: // refused as an attempt at more, it may tell of a limit
 		c.odds = max(c.odds-1, 0)
 	case alone && r.pace() <= farBelow*c.proven:
@@ -117,14 +133,15 @@ func (c *chance) shows(r *throughput, start time.Time, probes int, alone bool) b
 	}
 	if n >= few {
 		// What was on its way at the refusal before and was let through is no pace that was kept up.
-		through := r.total - max(r.zeros[0].n, r.opened.n)
-		c.proven = max(c.proven, rateOf(through, start.Sub(r.zeros[0].at)))
+		accepted := r.total - max(r.zeros[0].n, r.opened.n)
+		c.proven = max(c.proven, rateOf(accepted, start.Sub(r.zeros[0].at)))
 	}
 	if c.odds < 2*timeAndAgain<<min(2*c.failed, few) {
-		return false
+		return 0
 	}
+	through = max(r.low, c.proven)
 	c.take(0)
-	return true
+	return through
 }
 
 // fell takes in a refusal after n accepted requests and a block of so many more refusals. It reports
@@ -141,8 +158,8 @@ func (c *chance) fell(r *throughput, n int64, probes int) bool {
 	}
 	c.blocks++
 	c.refused += int64(1 + probes)
-	return c.blocks >= 2*timeAndAgain && c.fallen(r) && r.total-c.since >= c.refused &&
-		(c.kept == 0 || r.low <= c.kept/severalTimes || c.blocks >= 8*timeAndAgain)
+	return c.blocks >= inARow && c.fallen(r) && r.total-c.since >= c.refused &&
+		(c.kept == 0 || r.low <= c.kept/severalTimes || c.blocks >= 4*inARow)
 }
 
 // fallen reports whether the rate is far lower than the pace was a few requests before.
@@ -154,26 +171,52 @@ func (c *chance) rested() {
 	c.slower.rested()
 }
 
-// well takes in that a request sent at start was accepted, and reports whether there turns out to be a limit, where
-// hardly any are refused at a pace below what it lets through. Where a part of the origin was out of order it is well
-// again after far more in a row than it would have let through.
-func (c *chance) well(start time.Time) (limit bool) {
-	if c.share == 0 || !c.slower.trying() {
-		c.excess = max(c.excess-byFar*max(c.share, usually), 0)
+// well takes in that a request sent at start was accepted at a learned rate, and reports whether there turns out to be
+// a limit, where fewer are refused at a pace below what it lets through; then it returns the rate, too. Where a part of
+// the origin was out of order it is well again after far more in a row than it would have let through.
+func (c *chance) well(start time.Time, r *throughput) (rate float64, limit bool) {
+	switch {
+	case c.share == 0:
+		return 0, false
+	case c.slower.well(start, c.share):
+		return c.isLimit(), true
+	case c.slower.trying():
+		return 0, false
 	}
-	if c.share == 0 {
-		return false
+	by := float64(byFar)
+	if r.low > 0 {
+		by = byMore
 	}
-	if limit = c.slower.well(start, c.share); limit {
-		*c = chance{failed: c.failed + 1, kept: c.slower.through, proven: c.slower.through}
-	}
-	if limit || c.slower.trying() {
-		return limit
+	if c.excess = max(c.excess-by*max(c.share, usually), 0); c.excess == 0 {
+		c.calm, c.then = c.share, r.pace()
 	}
 	c.quiet += c.share
-	c.share -= c.share / lately
+	c.tally(r, 0)
 	if c.quiet > 2*few { // half as many come by chance every few minutes, where a quarter is refused
 		*c = chance{failed: c.failed, kept: c.kept}
 	}
-	return false
+	return 0, false
+}
+
+// tells reports whether what is refused at the present pace tells of chance: where a limit is known, only well below that.
+func (c *chance) tells(r *throughput) bool { return r.low == 0 || r.pace() <= farBelow*r.low }
+
+// tally takes in one more request, of which so many were refused.
+func (c *chance) tally(r *throughput, refused float64) {
+	if c.tells(r) {
+		c.seen = min(c.seen+1, lately)
+		c.share += (refused - c.share) / c.seen
+	}
+}
+
+// isLimit takes what was refused at a higher pace to be a limit's, and returns its rate. What is refused at
+// the lower pace as well still comes by chance.
+func (c *chance) isLimit() (rate float64) {
+	through, still := c.slower.through, c.slower.still(c.share)
+	*c = chance{failed: c.failed + 1, kept: through, proven: through, hint: c.hint}
+	if still >= usually {
+		c.take(still)
+		through /= 1 - still
+	}
+	return through
 }

@@ -93,8 +93,8 @@ func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 	l.accepted++
 	pressed := p.queued() > 0 || pm.waited > 0
 	l.crowd.accepted(now.Sub(pm.start), int64(pm.level))
-	if l.chance.well(pm.start) {
-		l.rate.low, l.rate.cost = l.chance.kept, attemptCost
+	if rate, limit := l.chance.well(pm.start, &l.rate); limit {
+		l.rate.low, l.rate.cost = rate, attemptCost
 	}
 	l.rate.accepted(pm.start, pressed)
 	if l.strict != nil {
@@ -239,8 +239,12 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 	default:
 		p.dropSlot(s)
 	}
-	asked := latest(l.since, l.rate.opened.at) // before the first one went nobody did
-	l.rate.refused(pm.start, l.crowd.trip(), rateOf(l.accepted, pm.start.Sub(asked)))
+	if l.besideChance() {
+		l.rate.exceeded(pm.start, l.chance.then, l.chance.share)
+	} else {
+		asked := latest(l.since, l.rate.opened.at) // before the first one went nobody did
+		l.rate.refused(pm.start, l.crowd.trip(), rateOf(l.accepted, pm.start.Sub(asked)))
+	}
 	if s != nil && !(hint > 0 && l.blocks > 0 && l.accepted <= l.rate.burst) { // it is no such limit, but a rate that they exceed
 		l.notInFlight(now)
 	} // else when it reopens tells the rate, as if it had never been taken for one in flight
@@ -330,6 +334,10 @@ func (l *learner) learnRate(now, start time.Time) bool {
 	if l.probes == 0 && l.named.After(shut) && !l.named.After(start) {
 		reopened, shut = l.named, l.named // it would have been accepted then
 	}
+	if l.besideChance() {
+		l.reopenedBeside(now, start, reopened)
+		return true
+	}
 	l.learnPenalty(reopened)
 	switch {
 	case r.penalty > 0:
@@ -354,6 +362,9 @@ func (l *learner) learnRate(now, start time.Time) bool {
 		probes = min(probes, 1)
 	}
 	r.reopened(reopened.Sub(r.zeros[0].at), 1+probes+r.low*l.crowd.trip())
+	if l.besideChance() {
+		l.besideFirst()
+	}
 	return true
 }
 
@@ -404,7 +415,7 @@ func (l *learner) learnBunches() {
 // succession: that has to end.
 func (l *learner) riseAgain() {
 	r := &l.rate
-	if r.doubt == 0 && r.penalty == 0 && l.chance.blocks <= 2*timeAndAgain && l.chance.fallen(r) {
+	if r.doubt == 0 && r.penalty == 0 && l.chance.blocks <= inARow && l.chance.fallen(r) {
 		r.climb = max(r.climb, steeply)
 		r.cycle, r.window = min(r.cycle, 2*few), 0
 	}

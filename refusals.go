@@ -45,7 +45,7 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 		}
 		var excess bool
 		if chance, excess = p.byChance(now, pm, fresh, hint); excess {
-			fresh, b.began = true, now // with all that was on its way
+			fresh, b.began, b.blind = true, now, 0 // with all that was on its way
 		}
 		if limit = !chance; limit {
 			p.learnRefused(now, pm, fresh, hint, whole)

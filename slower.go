@@ -15,8 +15,9 @@ type slower struct {
 	accepted int64     // … and accepted
 	often    int       // times that as many were refused all the same
 
-	through float64 // what was let through, while less is tried; 0: it is not
-	beyond  float64 // refusals beyond half the share that is usual
+	through float64     // what was let through, while less is tried; 0: it is not …
+	before  *throughput // … and what was known; nil: nothing was
+	beyond  float64     // refusals beyond half the share that is usual
 }
 
 const (
@@ -31,10 +32,13 @@ func (s *slower) due() bool {
 	return s.accepted >= few && s.refused >= tryAfter<<min(s.often, doublesFor)
 }
 
-// begin begins to try a lower pace, and returns that.
-func (s *slower) begin(now time.Time) float64 {
+// begin begins to try a lower pace than at what is known, and returns that.
+func (s *slower) begin(now time.Time, known throughput) float64 {
 	through := rateOf(s.accepted, now.Sub(s.from))
 	*s = slower{often: s.often, from: now, through: through}
+	if known.low > 0 {
+		s.before = &known
+	}
 	return backOff * through
 }
 
@@ -66,6 +70,12 @@ func (s *slower) refuses(start time.Time) bool {
 	return s.beyond >= tellsApart
 }
 
+// still is the share that was refused at the lower pace, where so large a share was before.
+func (s *slower) still(share float64) float64 {
+	refused := s.beyond + float64(s.accepted)*share/(2-share)
+	return refused / (refused + float64(s.accepted))
+}
+
 // over begins to count anew, after it was tried in vain.
 func (s *slower) over(now time.Time) { *s = slower{often: s.often + 1, from: now} }
 
@@ -77,33 +87,42 @@ func (s *slower) rested() { s.refused, s.from, s.accepted = 0, time.Time{}, 0 }
 func (p *partition) stillByChance(now time.Time, pm *Permit) (excess bool) {
 	c, s := &p.learner.chance, &p.learner.chance.slower
 	c.quiet = max(c.quiet-2, 0) // one by one, what chance accepts between two refusals does not add up, but far more does
+	r := &p.learner.rate
 	if s.trying() {
 		if s.refuses(pm.start) {
+			known := s.before
 			s.over(now)
-			p.letGo(now, p.learner.rate.low)
+			if known != nil {
+				p.goOn(now, *known)
+			} else {
+				p.letGo(now, r.low)
+			}
 		}
 		return false
 	}
-	c.share += (1 - c.share) / lately
+	c.tally(r, 1)
 	// So many in a row are as unlikely, whatever the share is.
-	if c.excess += min(1, -math.Log2(c.share)/byFar); c.excess >= tooMany || s.refused >= lately && s.accepted < few {
-		*c = chance{failed: c.failed + 1, kept: c.kept}
+	most := float64(tooMany)
+	if r.low > 0 {
+		most = tooManyMore
+	}
+	if c.excess += min(1, -math.Log2(c.share)/byFar); c.excess >= most || s.refused >= lately && s.accepted < few {
+		c.exceeded(r)
 		return true
 	}
 	if c.share >= byFar*usually && s.due() {
 		p.learner.begin(now)
-		r := &p.learner.rate
-		*r = throughput{low: s.begin(now), cycle: shortest, cost: math.MaxInt64, total: r.total, burst: r.total + 1}
+		*r = throughput{low: s.begin(now, *r), cycle: shortest, cost: math.MaxInt64, total: r.total, burst: r.total + 1}
 		p.setLearnedRate(now).limiter.AllowN(now, 1)
 	}
 	return false
 }
 
-// letGo has the pace rise steeply from several times a rate on.
+// letGo has the pace rise steeply from a rate on.
 func (p *partition) letGo(now time.Time, rate float64) {
 	l := &p.learner
 	r := &l.rate
 	l.begin(now)
-	*r = throughput{low: severalTimes * rate, cycle: max(r.cycle, few), climb: steeply, total: r.total, burst: r.burst}
+	*r = throughput{low: rate, cycle: shortest, climb: steeply, total: r.total, burst: r.burst}
 	p.setLearnedRate(now)
 }

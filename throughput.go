@@ -33,6 +33,7 @@ type throughput struct {
 
 	cycle    int64         // requests accepted in the cycle of the first measure: a burst, or a window
 	cost     int64         // accepted requests to spread the cost of an attempt at more over
+	clean    int64         // … and of those, so many that tell what is refused by chance, where there is that, too
 	pressed  int64         // accepted since the latest reopening while others were waiting
 	gathered int64         // what a bucket may have held at the latest reopening
 	full     int64         // what a bucket can hold at least, going by the first measure
@@ -263,6 +264,8 @@ func (t *throughput) at(n int64) float64 {
 		return t.low * cautious * math.Exp2(min(max(float64(n)/float64(t.cycle)-2, 1), 30))
 	case t.climb > 0:
 		return t.low * cautious * math.Exp2(min(t.climb*float64(n)/float64(t.cycle), 30))
+	case n < t.clean:
+		return farBelow * t.low
 	case n < t.cost && t.sure: // its window is counted, too (within), and lets through no more than that however they meet
 		return t.low
 	case n < t.cost:

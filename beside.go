@@ -1,0 +1,102 @@
+package heed
+
+import (
+	"math"
+	"time"
+)
+
+// There may be a limit as well as chance: a flaky backend behind a limiter. Then no refusal tells anything by itself.
+// But what a limit refuses comes on top of what chance does, in runs, and only at a pace beyond what it lets through.
+// So the rate is kept to, those refused wait by themselves, and nothing is learned of them, until more are refused
+// than twice the share that is usual explains, by a few. That is one event, however many they are: the limit is
+// exceeded, and closed until a request is accepted again.
+//
+// Nothing is made of windows and bursts then, for when exactly a limit was met is not known. Whatever its algorithm, a
+// limit lets through its rate from one such event to the next, and refuses nothing of what goes evenly below that.
+
+// heldFor is how many requests are accepted from one attempt at more to the next: one costs as many refusals as are
+// too many, which are to be 20 in 1000.
+const heldFor = 50 * tooMany
+
+// cleanFor is how many of them go at a pace at which a limit that holds still refuses nothing: they tell the share
+// that chance does.
+const cleanFor = heldFor / 3
+
+// besideChance reports whether a rate is known where some are refused by chance as well.
+func (l *learner) besideChance() bool { return l.rate.low > 0 && l.chance.share > 0 }
+
+// exceeded takes in that more are refused than comes by chance: what was since it began is the limit's, save
+// well below the known rate, where it is likelier that more come by chance than was thought.
+func (c *chance) exceeded(r *throughput) {
+	share := c.calm
+	if r.low > 0 && c.tells(r) {
+		share = c.share
+	}
+	next := chance{share: share, seen: c.seen, hint: c.hint, calm: share, then: c.then, failed: c.failed, kept: c.kept}
+	if r.low == 0 { // there is a limit where there seemed to be none
+		next.failed++
+	}
+	*c = next
+}
+
+// exceeded takes in that a limit refuses a request sent at start, beside the share that chance does, and that it
+// began to at a pace. Where that was the known rate, or less, this is too high, and what came from one such
+// event to another is let through. An attempt at more tells what was kept up until a little before; where it was
+// begun far too low another one follows at once, at which the pace rises less.
+func (t *throughput) exceeded(start time.Time, pace, share float64) {
+	least, tooFast := 0., t.pace()
+	if len(t.zeros) > 0 {
+		if n := t.total - t.zeros[0].n; n >= few {
+			least = rateOf(n, start.Sub(t.zeros[0].at)) / (1 - share)
+		}
+	}
+	t.zeros = append([]mark{{start, t.total}}, t.zeros[:min(len(t.zeros), mostZeros-1)]...)
+	climb := t.climb
+	t.climb, t.pressed, t.tooFast = 0, 0, tooFast
+	switch {
+	case tooFast > t.low:
+		t.low = min(max(t.low, least, pace*math.Exp2(-2*max(climb, slowly))), tooFast)
+		if tooFast > 2*t.low {
+			t.climb = max(climb/4, slowly)
+		}
+	default:
+		if tooFast <= farBelow*t.low || least < t.low/2 { // it may have been chance, or an outage, that is over
+			t.climb = gently
+		}
+		if least == 0 {
+			least = backOff * t.low
+		}
+		t.low = max(min(0.95*t.low, least), t.low/8)
+	}
+}
+
+// reopenedBeside takes in that the limit lets through again.
+func (l *learner) reopenedBeside(now, start, reopened time.Time) {
+	r := &l.rate
+	r.opened, l.seen = mark{start, r.total}, now
+	l.begin(reopened)
+	r.hold()
+}
+
+// besideFirst has the pace rise from the first measure on: it says little where some of what was refused came by chance.
+func (l *learner) besideFirst() {
+	r := &l.rate
+	*r = throughput{low: r.low, cycle: shortest, climb: steeply, cost: heldFor, total: r.total, burst: r.burst, zeros: r.zeros, opened: r.opened}
+}
+
+// hold keeps to the rate for long before more is tried, and at first to less, which tells the share that comes by chance.
+func (t *throughput) hold() { t.pressed, t.cost, t.clean = 0, heldFor, cleanFor }
+
+// goOn goes back to what was known, where nothing has come of it that less was tried: the pace rises on where it
+// rose steeply, and a rate is kept to as after a refusal.
+func (p *partition) goOn(now time.Time, known throughput) {
+	l := &p.learner
+	l.begin(now)
+	known.total, known.burst = l.rate.total, l.rate.burst
+	known.rested()
+	if known.climb == 0 {
+		known.hold()
+	}
+	l.rate = known
+	p.setLearnedRate(now)
+}
