@@ -8,12 +8,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -482,5 +485,45 @@ func TestHTTP2(t *testing.T) {
 		if string(body) != "HTTP/2.0 7" || resp.TLS == nil || resp.TLS.Version < tls.VersionTLS12 {
 			t.Errorf("%q", body)
 		}
+	}
+}
+
+// A server that ends a connection with GOAWAY has not seen what came after: the base sends
+// that again, and it counts once.
+func TestRequestReplayedAfterGoAwayCountsOnce(t *testing.T) {
+	var served atomic.Int32
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		_, _ = io.Copy(io.Discard, req.Body)
+		if served.Add(1)%5 == 0 {
+			w.Header().Set("Connection", "close") // GOAWAY, over HTTP/2
+		}
+	}))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // of connections given up while they were made
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	const each, goroutines = 10, 8
+	r := newRegistry(t, heed.Config{Default: heed.Limits{MaxConcurrent: goroutines, Policies: []heed.Policy{
+		{Name: "requests", Quota: 1000, Window: time.Hour},
+		{Name: "bytes", Quota: 1 << 40, Window: time.Hour, Unit: heed.UnitContentBytes},
+	}}})
+	tr := &heed.Transport{Base: server.Client().Transport, Registry: r}
+	var all sync.WaitGroup
+	for range goroutines {
+		all.Go(func() {
+			for range each {
+				resp, err := tr.Client().Post(server.URL, "text/plain", strings.NewReader("content"))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				resp.Body.Close()
+			}
+		})
+	}
+	all.Wait()
+	o := r.Snapshot()[0]
+	if used := o.Partitions[0].Policies[0].Used; used != each*goroutines || o.InFlight != 0 || o.Waiting != 0 {
+		t.Errorf("%d counted of %d; %d in flight, %d waiting", used, each*goroutines, o.InFlight, o.Waiting)
 	}
 }

@@ -7,7 +7,7 @@
 // until its origin allows it, sends it, learns from the answer, and where it
 // was refused all the same, holds everything that shares the refused quota
 // until it is time to try again. An origin that sets no limits is not slowed
-// down, but for its very first requests.
+// down, except for the very first requests to it.
 //
 // # What is obeyed
 //
@@ -32,8 +32,8 @@
 // An origin is a scheme, a host and a port; [OriginOf] names it. Every origin
 // has limits of its own, and never waits for another. Within an origin every
 // credential has quotas of its own: the value of a Bearer token, say, or of an
-// X-Api-Key field, of which only a hash is kept. [Config] can say otherwise of
-// both.
+// X-Api-Key field, of which only a hash is kept. [Config] can define both
+// differently.
 //
 // Some origins have several budgets even for one credential, such as GitHub
 // its search and its core API, and name the one an answer was counted in. heed
@@ -62,8 +62,8 @@
 // made an error: a 429 that is not to be tried again, or not in time, comes
 // back as the response it is, its body unread.
 //
-// Refusals are tried again up to four times; [Retry] can change that, and
-// [NoRetry] forgo it. A request is only repeated if its body can be replayed
+// Refused requests are tried again up to four times; [Retry] can change that,
+// and [NoRetry] turns it off for one. A request is only repeated if its body can be replayed
 // (http.Request.GetBody) and, where the server might have acted on it, if its
 // method is idempotent. Bodies are streamed, never buffered.
 //

@@ -163,5 +163,8 @@ func closeBody(resp *http.Response) {
 func neverSent(err error) bool {
 	var op *net.OpError
 	var dns *net.DNSError
-	return errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect") || errors.As(err, &dns)
+	if errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect" || op.Op == "socks connect") {
+		return true
+	}
+	return errors.As(err, &dns)
 }
