@@ -81,3 +81,89 @@ func TestAClockOfRedisThatIsSetIsFollowedAtOnce(t *testing.T) {
 		})
 	}
 }
+
+// Where Redis has forgotten all, and is on a machine whose clock is another, what is in use is told
+// by the clock it has now.
+func TestWhatWasUsedIsToldByTheClockThatRedisHasNow(t *testing.T) {
+	const (
+		quota  = 5
+		window = time.Minute
+	)
+	for name, by := range map[string]time.Duration{"ahead": time.Hour, "a little ahead": window / 2, "behind": -time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, m *miniredis.Miniredis) {
+				far := &farRedis{trip: func() time.Duration { return 2 * time.Millisecond }}
+				limits := heed.Limits{Policies: []heed.Policy{{Name: "p", Quota: quota, Window: window}}}
+				r, end := far.registry(t, m, Options{}, limits)
+				defer end()
+				other, end := far.registry(t, m, Options{}, limits)
+				defer end()
+				clock := func(d, by time.Duration) { // virtual time passes
+					for range int(d / (10 * time.Millisecond)) {
+						m.SetTime(time.Now().Add(by))
+						time.Sleep(10 * time.Millisecond)
+					}
+					m.SetTime(time.Now().Add(by))
+				}
+				clock(time.Second, 0)
+				open := acquire(t, r) // answered after that
+				for range quota - 1 {
+					pm := acquire(t, r)
+					answer(pm, 200)
+					pm.Release()
+				}
+				clock(time.Second, 0)
+				m.FlushAll()
+				clock(window/2, by)
+				answer(open, 200)
+				open.Release()
+				granted := func() (n int) {
+					for {
+						pm, err := other.Acquire(heed.NoWait(t.Context()), request())
+						if err != nil {
+							return n
+						}
+						answer(pm, 200)
+						pm.Release()
+						n++
+					}
+				}
+				if n := granted(); n > 0 {
+					t.Errorf("%d granted of what was in use", n)
+				}
+				clock(window/2-5*time.Second, by)
+				if n := granted(); n > 0 {
+					t.Errorf("%d granted of what was in use, later", n)
+				}
+				clock(6*time.Second, by)
+				if n := granted(); n != quota-1 {
+					t.Errorf("%d granted once the window was over, want %d", n, quota-1)
+				}
+			})
+		})
+	}
+}
+
+// Who does not want to wait for what a clock that was set back holds up resets the origin.
+func TestAResetEndsWhatAClockThatWasSetBackHolds(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, m *miniredis.Miniredis) {
+		far := &farRedis{}
+		r, end := far.registry(t, m, Options{}, heed.Limits{MaxConcurrent: 3, Policies: []heed.Policy{{Name: "p", Quota: 2, Window: time.Second}}})
+		defer end()
+		m.SetTime(time.Now())
+		for range 2 {
+			pm := acquire(t, r)
+			answer(pm, 200)
+			pm.Release()
+		}
+		time.Sleep(5 * time.Second)
+		m.SetTime(time.Now().Add(-time.Hour))
+		if _, err := r.Acquire(heed.NoWait(t.Context()), request()); err == nil {
+			t.Fatal("granted: the clock was not set back")
+		}
+		if err := r.Reset(testOrigin); err != nil {
+			t.Fatal(err)
+		}
+		acquire(t, r).Release()
+	})
+}

@@ -87,7 +87,8 @@
 // A process's own clock does not matter, only how fast it goes. Redis's does:
 // where it is put forward, or a replica that takes over is ahead, units come
 // back sooner by as much; where it is put back, units, pauses and turns last
-// longer by as much.
+// longer by as much, unless Registry.Reset or [Limit.Reset] ends that. Where
+// Redis forgot all besides, what is in use is told by the clock it has now.
 //
 // What is kept in Redis, for those who want to read it or to join in from
 // another language, is described in docs/redis.md.

@@ -177,9 +177,12 @@ func (b *book) lost(now time.Time, q *question, err error) {
 // hear takes in what a reply says of the partition; it returns what others in
 // this process should know.
 func (b *book) hear(now time.Time, q *question, first *ask, r *reply) []heed.News {
-	if by := b.clock.set(r); by != 0 {
+	unread := b.clock.at.IsZero()
+	by := b.clock.set(r)
+	b.alone.shift(by)
+	if unread || r.status == tell { // else Redis knows it all by its clock as it was
 		b.past.shift(by)
-		b.alone.shift(by)
+		b.open.shift(by)
 	}
 	b.alone.tell(&b.report)
 	b.down, b.alone = nil, nil

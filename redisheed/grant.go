@@ -56,6 +56,13 @@ func (f *flights) remove(g *grant) {
 	g.older, g.younger = nil, nil
 }
 
+// shift moves what they are booked at.
+func (f *flights) shift(by int64) {
+	for g := f.oldest; g != nil; g = g.younger {
+		g.x += by
+	}
+}
+
 // grant makes the grant for a whose units are booked at x; nil where they are
 // used at once. counted: its slot is counted already.
 func (b *book) grant(now time.Time, a *ask, x int64, seen []*announced, counted bool) *grant {

@@ -195,11 +195,14 @@ type clock struct {
 	took time.Duration
 }
 
-// set reads the clock off a reply; it returns by how much the time that was
-// told before there was a reply is to be put right.
+// set reads the clock off a reply; it returns by how much later, at the most, it says what was
+// told before: where there was no reply yet, or it was set.
 func (c *clock) set(r *reply) (by int64) {
-	if c.at.IsZero() {
+	switch {
+	case c.at.IsZero():
 		by = r.now - c.wall(r.sent)
+	case c.wasSet(r):
+		by = r.now - c.now(r.sent) + micros(c.took)
 	}
 	took := r.came.Sub(r.sent)
 	if c.at.IsZero() || took <= c.took || r.came.Sub(c.at) > 10*time.Second || c.wasSet(r) {
