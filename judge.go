@@ -513,7 +513,8 @@ func (p *partition) admit(now time.Time, a *ask) *Permit {
 	if p.pause.doubtful && p.pause.holds(now) {
 		p.pause.tried, pm.doubted = true, true
 	}
-	pm.lastStart, o.lastStart = o.lastStart, now
+	o.started(now)
+	pm.earlier = o.earlier
 	p.lastStart = now
 	o.interval = a.opts.minInterval
 	o.inFlight++
