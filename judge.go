@@ -371,12 +371,12 @@ func (p *partition) behindOthers(now time.Time, a *ask, pl *place, v verdict) ve
 }
 
 // others is how many wait in the origin's other partitions who are sure to go before a. Of those before
-// one that came before, all are counted anew.
+// one that has come before, to another line too, all are counted anew.
 func (p *partition) others(now time.Time, a *ask) (n int) {
 	o := p.origin
 	switch i := PriorityHigh - a.opts.priority; {
 	case !o.takesTime():
-	case a.attempt <= 1:
+	case a.attempt <= 1 && !a.again:
 		n = o.certain[i] - p.certain[i]
 	default:
 		for _, q := range o.partitions {
@@ -416,7 +416,7 @@ func (p *partition) sure(now time.Time, before func(*queue) tally) int {
 				return
 			}
 		}
-		ahead := min(t.n, sure)
+		ahead := min(t.n-t.again, sure)
 		if l != nil && !inTurn {
 			ahead = min(ahead, l.opening.sure(now, p.patience()))
 		}
@@ -513,7 +513,8 @@ func (p *partition) admit(now time.Time, a *ask) *Permit {
 	if p.pause.doubtful && p.pause.holds(now) {
 		p.pause.tried, pm.doubted = true, true
 	}
-	pm.lastStart, o.lastStart = o.lastStart, now
+	o.started(now)
+	pm.earlier = o.earlier
 	p.lastStart = now
 	o.interval = a.opts.minInterval
 	o.inFlight++

@@ -21,6 +21,7 @@ type node struct {
 // A tally is what several waiters come to.
 type tally struct {
 	n        int
+	again    int       // of them stand in another line already
 	requests int64     // they cost
 	bytes    int64     // they were said to cost …
 	unsaid   int       // … save so many
@@ -41,6 +42,9 @@ type maximum struct {
 func tallyOf(a *ask) tally {
 	t := tally{n: 1, requests: a.units(), unsaid: 1, deadline: a.deadline, path: a.path}
 	t.most.interval = a.opts.minInterval
+	if a.again {
+		t.again = 1
+	}
 	if a.charged {
 		t.most.requests, t.most.bytes, t.most.concurrent = a.units(), a.cost(UnitContentBytes, 0), a.cost(UnitConcurrentRequests, 0)
 		if bytes := a.cost(UnitContentBytes, -1); bytes >= 0 {
@@ -57,6 +61,7 @@ func (t *tally) add(u *tally) {
 		return
 	}
 	t.n += u.n
+	t.again += u.again
 	t.requests += u.requests
 	t.bytes += u.bytes
 	t.unsaid += u.unsaid

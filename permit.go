@@ -32,7 +32,7 @@ type Permit struct {
 
 	charges   []charge
 	inline    [3]charge // so that the usual few need no memory of their own
-	lastStart time.Time // the origin's, before this one
+	earlier   starts    // the origin's last before it
 	answered  bool
 	observed  bool
 	over      bool
@@ -233,9 +233,8 @@ func (pm *Permit) end(unsent bool) {
 	}
 	if !unsent {
 		o.lastEnd = now
-	} else if o.lastStart.Equal(pm.start) {
-		o.lastStart = pm.lastStart
-		o.stirred = o.stirred || o.spaced > 0 // who wants to be woken an interval after is to be sooner
+	} else {
+		o.takeBack(pm.start, pm.earlier)
 	}
 	p.touch(now)
 	p.wake(now)

@@ -314,7 +314,7 @@ func (p *Pool) soonest(tokens []*token, a ask) (tok *token, pm *Permit, err erro
 	}()
 	a.inLine = nil
 	for _, tok := range tokens {
-		a.notBefore, a.budgets = tok.notBefore, tok.budgets
+		a.notBefore, a.budgets, a.again = tok.notBefore, tok.budgets, len(waiting) > 0
 		var w *waiter
 		w, pm, err = r.begin(tok.req.Context(), tok.req, a)
 		switch {

@@ -384,6 +384,38 @@ func TestPoolWaitsWhereNoTokenHasRoom(t *testing.T) {
 	})
 }
 
+// A request that waits in the lines of several tokens goes once: who comes after it has as long to wait as that.
+func TestRequestInSeveralLinesPutsOthersOffOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{})
+		defer r.Close()
+		base := baseFunc(func(*http.Request) (*http.Response, error) { return answer(200), nil })
+		pool := &heed.Pool{Transport: &heed.Transport{Base: base, Registry: r}, Tokens: tokens("a", "b")}
+		for range 40 {
+			fetch(t, pool, example)
+			done(acquire(t, r, request(example)))
+		}
+		if err := r.SetLimits("*", heed.Limits{MinInterval: 10 * time.Second}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		done(acquire(t, r, request(example)))
+		go pool.RoundTrip(request(example))
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
+		defer cancel()
+		d := r.Check(request(example).WithContext(ctx))
+		began := time.Now()
+		pm, err := r.Acquire(ctx, request(example))
+		if err != nil || d.Wait != 20*time.Second || time.Since(began) != d.Wait {
+			t.Errorf("after %v: %v; Check() = %+v", time.Since(began), err, d)
+		}
+		if err == nil {
+			done(pm)
+		}
+	})
+}
+
 func TestPoolDoesNotTakeTokensToOtherOrigins(t *testing.T) {
 	seen := map[string]string{}
 	base := baseFunc(func(req *http.Request) (*http.Response, error) {

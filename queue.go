@@ -146,6 +146,7 @@ type ask struct {
 	maxWait   bool          // the deadline is Limits.MaxWait's
 	lane      *lane         // of the budgets it is counted in; nil: none known
 	budgets   string        // the key of that lane, as the answer that has it tried again named it; "": as its like are counted
+	again     bool          // it stands in another line already: whether it goes from here is not sure
 	inLine    func()        // what to do once it is put in line; nil: nothing
 }
 

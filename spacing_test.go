@@ -408,6 +408,31 @@ func TestLongerIntervalGoesBeforeWhoComesAtThatInstant(t *testing.T) {
 	}
 }
 
+// Of two who start at one instant, one is not sent in the end: the other one's interval is kept to.
+func TestStartThatIsTakenBackLeavesTheIntervalOfOneAtThatInstant(t *testing.T) {
+	for first := range 2 {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRegistry(t, heed.Config{})
+			defer r.Close()
+			for range 12 {
+				done(acquire(t, r, request(example)))
+			}
+			time.Sleep(time.Minute)
+			two := []*heed.Permit{acquire(t, r, request(example)), acquire(t, r, request(example))}
+			spaced := request(example)
+			spaced = spaced.WithContext(heed.WithMinInterval(spaced.Context(), 10*time.Second))
+			two[first].Cancel()
+			if d := r.Check(spaced); d.Wait != 10*time.Second {
+				t.Errorf("Check() = %+v", d)
+			}
+			two[1-first].Cancel()
+			if d := r.Check(spaced); !d.Allowed {
+				t.Errorf("nobody was sent: %+v", d)
+			}
+		})
+	}
+}
+
 // A start that is taken back holds nobody who asks for a longer interval, of whatever credential.
 func TestIntervalIsNotCountedFromAStartThatIsTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

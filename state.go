@@ -28,6 +28,8 @@ type origin struct {
 	pause     pause
 	backoff   backoff
 	lastStart time.Time
+	together  int    // starts at that instant that were not taken back
+	earlier   starts // the last before that instant
 	lastEnd   time.Time
 	interval  time.Duration // WithMinInterval's, of the last start
 	inFlight  int           // requests whose bodies are not over
@@ -58,6 +60,32 @@ type origin struct {
 	pending []Event // to be told once the lock is free
 
 	spellings []spelling // in the registry's map; guarded by the registry's lock
+}
+
+// Starts are those at one instant, as many as were not taken back.
+type starts struct {
+	at time.Time
+	n  int
+}
+
+// started notes a start.
+func (o *origin) started(now time.Time) {
+	if !o.lastStart.Equal(now) {
+		o.earlier, o.lastStart, o.together = starts{o.lastStart, o.together}, now, 0
+	}
+	o.together++
+}
+
+// takeBack undoes started for a request that was not sent in the end. earlier were the last before it.
+func (o *origin) takeBack(start time.Time, earlier starts) {
+	if !o.lastStart.Equal(start) {
+		return
+	}
+	if o.together--; o.together > 0 {
+		return
+	}
+	o.lastStart, o.together = earlier.at, earlier.n
+	o.stirred = o.stirred || o.spaced > 0 // who wants to be woken an interval after is to be sooner
 }
 
 // A knownPolicy is a policy and the budget it is of.

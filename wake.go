@@ -42,6 +42,9 @@ func (p *partition) wakeHead(now time.Time) bool {
 			p.askLedger(w)
 		}
 		alarm = soonest(alarm, soonest(v.wakeAt(), o.keep(now, w)))
+		if w.queue.head() != w { // the head is held by no more than the doubt
+			alarm = soonest(alarm, p.pause.until)
+		}
 	}
 	p.standAside(alarm)
 	return false
