@@ -17,6 +17,7 @@ import (
 // than it refuses at others: what was accepted and what was refused contradict each other then.
 type strict struct {
 	trips trips
+	off   time.Duration // by how much latencies differ from the mean, mostly
 	sent  [4]journey    // accepted lately …
 	next  int           // … the oldest of them
 	apart time.Duration // no further apart did two of them arrive; 0: none are known
@@ -62,6 +63,7 @@ func newStrict(n int64, within time.Duration) *strict {
 // waiting; quickest is how long an answer took at least, ever.
 func (s *strict) accepted(now, start time.Time, quickest time.Duration, alone, pressed bool) {
 	s.trips.measureTrip(now, start)
+	s.off += ((now.Sub(start) - s.trips.usual).Abs() - s.off) / 32
 	for _, j := range s.sent {
 		if d := max(now.Sub(j.from), j.to.Sub(start)) - quickest; !j.from.IsZero() && (s.apart == 0 || d < s.apart) {
 			s.apart = max(d, 1)
@@ -107,9 +109,12 @@ func (s *strict) shorten(alone bool) {
 // scatter is how many seconds latencies mostly are longer than the shortest.
 func (s *strict) scatter() float64 { return (s.trips.usual - s.trips.least).Seconds() }
 
+// calm reports whether latencies are as good as the same, be they longer than they were.
+func (s *strict) calm(spacing float64) bool { return s.off.Seconds() < scattered/few*spacing }
+
 // fits reports whether it may be such a limit that keeps the rate so low: no two came far closer than that.
 func (s *strict) fits(low float64) bool {
-	return s.scatter() > scattered/low && s.apart.Seconds() > 1/(few*low)
+	return s.scatter() > scattered/low && !s.calm(1/low) && s.apart.Seconds() > 1/(few*low)
 }
 
 // begin has requests go by answers. They went at a pace so far, of which so many per second were let through.
@@ -241,7 +246,8 @@ func (l *learner) keepStrict(now time.Time) {
 	case !s.pays(now):
 		l.goEvenly(now, l.rate.low)
 		s.rarely(l.blocks)
-	case s.wait <= s.spacing && s.waited >= longSince: // no answer was waited for, and nothing was refused for that
+	case s.calm(s.spacing),
+		s.wait <= s.spacing && s.waited >= longSince: // no answer was waited for, and nothing was refused for that
 		l.goEvenly(now, 1/s.spacing)
 	}
 }
