@@ -1,0 +1,156 @@
+package heed
+
+import (
+	"math"
+	"time"
+)
+
+// A place is what goes before a request, as far as is sure.
+type place struct {
+	n     int     // those of its partition that are before it
+	all   int     // those of its origin, n included
+	units []int64 // what the n take of each of the partition's slots; nil: nothing
+}
+
+// placeOf returns a's place among those that wait in its partition.
+func (p *partition) placeOf(a *ask) place {
+	q := p.queueOf(a.lane)
+	t := q.before(a)
+	if t.n == 0 {
+		return place{}
+	}
+	pl := place{units: make([]int64, len(p.slots))}
+	if p.fits(&t) {
+		pl.put(p, &t)
+		return pl
+	}
+	q.all(func(w *waiter) {
+		if w.precedes(a) {
+			pl.add(p, &w.ask)
+		}
+	})
+	return pl
+}
+
+// fits reports whether what requests come to is what they take: none of them asks for more of a
+// slot than there ever is.
+func (p *partition) fits(t *tally) bool {
+	for _, s := range p.slots {
+		switch m := s.most(); s.policy.Unit {
+		case UnitRequests:
+			if t.most.requests > m {
+				return false
+			}
+		case UnitContentBytes:
+			if t.most.bytes > m {
+				return false
+			}
+		case UnitConcurrentRequests:
+			if t.most.concurrent > m {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// put makes it the place behind requests that come to t.
+func (pl *place) put(p *partition, t *tally) {
+	pl.n, pl.all = t.n, t.n
+	for i, s := range p.slots {
+		pl.units[i] = s.asked(t)
+	}
+}
+
+// add puts a before the place.
+func (pl *place) add(p *partition, a *ask) {
+	pl.n++
+	pl.all++
+	for i, s := range p.slots {
+		if s.policy.Unit != UnitConcurrentRequests {
+			pl.units[i] += p.cost(s, a)
+		}
+	}
+}
+
+// asked is what requests that come to t take of the slot. Those in flight are no business of the ones
+// behind them.
+func (s *slot) asked(t *tally) int64 {
+	switch s.policy.Unit {
+	case UnitRequests:
+		return t.requests
+	case UnitContentBytes:
+		return t.bytes + int64(t.unsaid)*min(s.content.estimate, s.most())
+	}
+	return 0
+}
+
+// behindOthers is the verdict v behind those, too, who wait in the origin's other partitions, where limits
+// hold all of them. Who may go now need not wait for them: something else holds them, or they had gone.
+func (p *partition) behindOthers(now time.Time, a *ask, pl *place, v verdict) verdict {
+	if v.goes(now) {
+		return v
+	}
+	n := p.others(now, a)
+	if n == 0 {
+		return v
+	}
+	pl.all += n
+	return p.judge(now, a, pl)
+}
+
+// others is how many wait in the origin's other partitions who are sure to go before a. Of those before
+// one that has come before, to another line too, all are counted anew.
+func (p *partition) others(now time.Time, a *ask) (n int) {
+	o := p.origin
+	switch i := PriorityHigh - a.opts.priority; {
+	case !o.takesTime():
+	case a.attempt <= 1 && !a.again:
+		n = o.certain[i] - p.certain[i]
+	default:
+		for _, q := range o.partitions {
+			if q != p {
+				n += q.sure(now, func(q *queue) tally { return q.before(a) })
+			}
+		}
+	}
+	return n
+}
+
+// sure counts those of some who wait in the partition that are sure to go: nothing holds them but what holds
+// all. before says which of a queue's they are, by what they come to.
+func (p *partition) sure(now time.Time, before func(*queue) tally) int {
+	if p.queued() == 0 || p.pause.holds(now) || p.smoother.limiter != nil || !p.cap.free(p.unanswered) {
+		return 0
+	}
+	sure, inTurn := math.MaxInt, p.origin.limits.MinPause > 0
+	if !inTurn { // else each is answered before the next one goes
+		sure = p.opening.sure(now, p.patience())
+	}
+	if sure == 0 || len(p.slots) > 0 && p.origin.limits.Smoothing.always() {
+		return 0
+	}
+	n := 0
+	p.queues(func(l *lane, line *queue) {
+		if t := line.tally(); t.n == 0 || t.most.interval > 0 || l != nil && l.held(now, p.patience()) {
+			return
+		}
+		t := before(line)
+		for _, s := range p.slots {
+			need := s.asked(&t)
+			if s.policy.Unit == UnitConcurrentRequests {
+				need = int64(t.n)
+			}
+			if s.enforced() && s.holds(l) && need > s.remaining(now) {
+				return
+			}
+		}
+		ahead := min(t.n-t.again, sure)
+		if l != nil && !inTurn {
+			ahead = min(ahead, l.opening.sure(now, p.patience()))
+		}
+		n += ahead
+		sure -= ahead
+	})
+	return n
+}
