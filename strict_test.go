@@ -88,6 +88,9 @@ func TestStrictLimitIsUsedUpWhereLatenciesCalmDown(t *testing.T) {
 
 // A strict limit that is lifted altogether is forgotten, and requests go as fast as they are answered.
 func TestStrictLimitThatIsLiftedIsForgotten(t *testing.T) {
+	if testing.Short() {
+		t.Skip("hundreds of thousands of requests")
+	}
 	for name, c := range map[string]struct {
 		draw func(*rand.Rand) float64
 		each time.Duration
