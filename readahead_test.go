@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -123,6 +124,42 @@ func TestDocumentThatComesLateSaysWhatIsHeld(t *testing.T) {
 			t.Errorf("a request of the quota named went after %v", paid.at)
 		}
 	})
+}
+
+// What went while the document of a refusal was awaited went before anybody knew of that
+// refusal: its own refusal is part of the same event.
+func TestWhatGoesWhileADocumentIsAwaitedIsRefusedForTheSame(t *testing.T) {
+	for _, status := range []int{429, 503} {
+		synctest.Test(t, func(t *testing.T) {
+			var inARow []int
+			r := newRegistry(t, heed.Config{OnEvent: func(e heed.Event) {
+				if e.Kind == heed.EventPaused {
+					inARow = append(inARow, e.InARow)
+				}
+			}})
+			meet(t, r, example)
+			first := acquire(t, r, request(example))
+			body := newStalling("")
+			defer body.Close()
+			resp := answer(status, "Content-Type", "application/problem+json")
+			resp.Body = body
+			time.AfterFunc(time.Second/2, func() {
+				io.WriteString(body, `{"title":"no"}`)
+				body.PipeWriter.Close()
+			})
+			go first.Observe(resp)
+			time.Sleep(time.Second / 4)
+			second := acquire(t, r, request(example))
+			time.Sleep(time.Second / 2)
+			synctest.Wait()
+			second.Observe(answer(status))
+			first.Release()
+			second.Release()
+			if wait := r.Check(request(example)).Wait; wait > 6*time.Second || !slices.Equal(inARow, []int{1}) {
+				t.Errorf("%d: holds for %v, after %v refusals in a row", status, wait, inARow)
+			}
+		})
+	}
 }
 
 // A refusal whose body hangs is tried again when it may be, on another
