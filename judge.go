@@ -319,7 +319,7 @@ func (p *partition) smooth(now time.Time, l *lane) {
 
 func (p *partition) smoothTo(now time.Time, m *smoother, l *lane, waiting *tally) {
 	sm := &p.origin.limits.Smoothing
-	least, interval, policy := math.Inf(1), sm.Interval, ""
+	least := tempo{pace: math.Inf(1)}
 	for _, s := range p.slots {
 		if !s.enforced() || (s.bucketName == "") != (l == nil) || !s.holds(l) {
 			continue
@@ -331,11 +331,12 @@ func (p *partition) smoothTo(now time.Time, m *smoother, l *lane, waiting *tally
 		if s.source == SourceAnnounced { // its window may be absurd
 			pace = max(pace, 1/(0.99*p.origin.limits.MaxRetryAfter.Seconds()))
 		}
-		if pace < least {
-			least, interval, policy = pace, s.micro(sm), s.policy.Name
+		if pace < least.pace {
+			least = tempo{pace: pace, policy: s.policy.Name}
+			least.interval, least.grown = s.micro(sm)
 		}
 	}
-	m.set(now, least, interval, policy, sm.always())
+	m.set(now, least, sm.always())
 }
 
 // admit takes what a costs of every limit, all at the instant it was judged.
