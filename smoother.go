@@ -208,6 +208,8 @@ func (s *slot) micro(sm *Smoothing) (interval time.Duration, grown bool) {
 		return 0, false
 	case w <= 0:
 		return sm.Interval, false
+	case w > s.terms.Window/2:
+		return min(sm.Interval, w/10), false
 	}
 	shown := min(s.terms.Window/10, nanoseconds(float64(s.ledger.solitude.alone)/s.plan.rate*1e9))
 	return min(sm.Interval, max(w/10, shown)), shown > w/10
