@@ -90,71 +90,24 @@ func (p *Pool) RoundTrip(req *http.Request) (*http.Response, error) {
 	case !serves:
 		return t.RoundTrip(req)
 	}
-	answer := func(resp *http.Response, err error) (*http.Response, error) {
-		if resp != nil {
-			resp.Request = req // without the token
-		}
-		return resp, err
-	}
-	out := t.send(tok.req, pm)
-	pm = nil                // it is out's
-	var again *http.Request // to send next
+	r := poolTries{pool: p, req: req, tokens: tokens, tok: tok, out: t.send(tok.req, pm), attempt: 1}
 	panicked := true
 	defer func() {
-		if !panicked {
-			return
-		}
-		defer out.drop()
-		if again != nil && again.Body != nil {
-			again.Body.Close()
-		}
-		if pm != nil {
-			pm.Cancel()
+		if panicked {
+			r.drop()
 		}
 	}()
-	for attempt := 1; ; {
-		rejected := out.err == nil && out.resp.StatusCode == http.StatusUnauthorized
-		if rejected {
-			p.setAside(tok, out.permit)
-			tokens = slices.DeleteFunc(tokens, func(other *token) bool { return other == tok })
-			if len(tokens) == 0 || !p.repeats(req) {
-				break
-			}
-		} else {
-			if attempt > t.Retry.max() || !t.triesAgain(tok.req, &out) {
-				break
-			}
-			if !out.said.Refused || out.said.Global {
-				panicked = false
-				return answer(t.tryAgain(tok.req, out, attempt))
-			}
-			attempt++
-		}
-		out.permit.Release() // the next attempt must not wait for the slot of this one
-		a := out.another(attempt)
-		tok.notBefore, tok.budgets = out.permit.ownRetryAt(), a.budgets
-		var next *token
-		if next, pm, err = p.acquire(tokens, a); err != nil {
-			if ctx := req.Context(); errors.Is(ctx.Err(), context.Canceled) {
-				out.discard()
-				panicked = false
-				return nil, context.Cause(ctx)
-			}
-			break
-		}
-		tok.notBefore = time.Time{}
-		if again, err = replay(next.req); err != nil {
-			pm.Cancel()
-			break
-		}
-		out.discard()
-		tok = next
-		sent, under := again, pm
-		again, pm = nil, nil
-		out = t.send(sent, under)
+	for r.next() {
+		r.send()
 	}
 	panicked = false
-	return answer(out.resp, out.err)
+	if r.sameToken {
+		r.out.resp, r.out.err = t.tryAgain(r.tok.req, r.out, r.attempt)
+	}
+	if r.out.resp != nil {
+		r.out.resp.Request = req // without the token
+	}
+	return r.out.resp, r.out.err
 }
 
 // serves reports whether a request goes with a token: it is none that steps
@@ -166,11 +119,6 @@ func (p *Pool) serves(req *http.Request) bool {
 	r := p.transport().registry()
 	first := r.firstOrigin(req)
 	return first == "" || first == r.nameOf(req)
-}
-
-// repeats reports whether a request that was answered 401 can be sent again.
-func (p *Pool) repeats(req *http.Request) bool {
-	return p.transport().Retry.Max >= 0 && !optionsOf(req.Context()).noRetry && replayable(req) && req.Context().Err() == nil
 }
 
 // A token is one choice for a request.
