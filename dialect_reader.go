@@ -11,27 +11,23 @@ import (
 
 // readDialects adds to an announcement what a response says in dialects, after
 // the IETF fields were read into it: what they said stays, and a quota that
-// both state is taken in once. fields are the names limitFields found, date is
-// the response's own clock (zero where it shows none), body the beginning of a
-// refusal's body.
-func readDialects(origin string, status int, h http.Header, fields []string, body []byte, date, now time.Time, own []Dialect, a *Announcement) {
-	if len(fields) == 0 && len(own) == 0 && status < 400 {
+// both state is taken in once. fields are the names limitFields found, ref is
+// the instant that instants are compared with.
+func readDialects(said reply, fields []string, ref time.Time, a *Announcement) {
+	if len(fields) == 0 && len(said.own) == 0 && said.status < 400 {
 		return
 	}
 	r := dialectReaders.Get().(*dialectReader)
-	r.a, r.status, r.h, r.ref = *a, status, h, date
+	r.a, r.status, r.h, r.ref = *a, said.status, said.header, ref
 	r.fields = append(r.fields, fields...) // a copy, so that the caller's stay off the heap
-	r.refused = a.Refused || status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable
+	r.refused = a.Refused || r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable
 	r.policies, r.limits = len(a.Policies), len(a.Limits)
-	if date.IsZero() {
-		r.ref = now
-	}
-	for i := range own {
-		r.readOwn(&own[i], origin, uint16(i)<<6)
+	for i := range said.own {
+		r.readOwn(&said.own[i], said.origin, uint16(i)<<6)
 	}
 	r.own = len(r.spoken)
-	r.readKnown(knownDialects, origin)
-	if len(r.spoken) == 0 && len(r.groups) == 0 && !(status == http.StatusForbidden && a.RetryAfter > 0) {
+	r.readKnown(knownDialects, said.origin)
+	if len(r.spoken) == 0 && len(r.groups) == 0 && !(r.status == http.StatusForbidden && a.RetryAfter > 0) {
 		r.free()
 		return
 	}
@@ -49,7 +45,7 @@ func readDialects(origin string, status int, h http.Header, fields []string, bod
 		}
 		r.line, r.stacked = 0, 0
 	}
-	r.conclude(body)
+	r.conclude(said.body)
 	*a = r.a
 	r.free()
 }
