@@ -203,7 +203,7 @@ func (r *Registry) Check(req *http.Request) Decision {
 	v := p.behindOthers(now, &a, &pl, p.judge(now, &a, &pl))
 	p.wantsNot(now, &a)
 	if pl.n > 0 && v.goes(now) {
-		v.await(now, CauseQueue, "")
+		v.await(now, CauseQueue)
 	}
 	d := Decision{Allowed: v.goes(now), Wait: v.at.Sub(now), Cause: v.cause, Policy: v.policy, Remaining: p.remaining(now, a.lane)}
 	if !v.asks {

@@ -38,7 +38,7 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 	}
 	mayGo := v.goes(now) // if nobody else does
 	if mayGo {
-		v.await(now, CauseQueue, "")
+		v.await(now, CauseQueue)
 	}
 	if err := p.deny(now, a, &v, mayGo); err != nil {
 		return nil, nil, err
@@ -165,7 +165,7 @@ func (w *waiter) look(now time.Time) {
 	pl := w.home.placeOf(&w.ask)
 	v := w.home.judge(now, &w.ask, &pl)
 	if v.goes(now) {
-		v.await(now, CauseQueue, "")
+		v.await(now, CauseQueue)
 	}
 	w.held = v.obstacle
 }
