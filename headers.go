@@ -10,12 +10,12 @@ import (
 
 // An Announcement is all that one response says about limits.
 type Announcement struct {
-	Policies   []Policy
-	Limits     []ServiceLimit
-	RetryAfter time.Duration // 0 or less: not said, or unusable
-	Refused    bool          // the response turned the request away for a limit
-	Violated   []string      // policies named by a problem document
-	Dialect    string        // "ietf-11", "github", …; "" where nothing was announced
+	Policies   []Policy       // what the quotas are
+	Limits     []ServiceLimit // what is left of them
+	RetryAfter time.Duration  // how long to wait, by Retry-After or a sibling; 0 or less: not said, or unusable
+	Refused    bool           // the response turned the request away for a limit
+	Violated   []string       // policies named by a problem document
+	Dialect    string         // "ietf-11", "github", …; "" where nothing was announced
 
 	// NoRetry reports that the server does not want this request again:
 	// x-should-retry: false, the draft's abnormal-usage-detected, a plan

@@ -16,24 +16,25 @@ import (
 )
 
 // A Pool is an [http.RoundTripper] that sends requests with several tokens.
-// Each request goes out with the token that has most room at its origin, and
-// waits only where none has any: then in the lines of all of them, at most 16,
-// to go with the first that has room. Limits.MaxQueue counts it in each line.
-// Where a request is refused for a limit and another token has room, it is tried
-// again with that one at once, if [Transport.Retry] lets it be repeated.
+// Each request goes out with the token that has most room at its origin. It
+// waits only if none has any: then it stands in line for all of them, or for the
+// 16 whose wait is shortest, and goes with the first that has room.
+// [Limits.MaxQueue] counts it in each line. If a request is refused for a limit
+// and another token has room, it is tried again with that one at once, provided
+// that [Transport.Retry] lets it be repeated.
 //
-// A token that an origin answers with status 401 is set aside there for as long
-// as Tokens returns it, and an hour longer, and told of as [EventSetAside]; the
-// request is tried again with another one. The answer comes back where there is
-// no other.
+// A token that an origin answers with status 401 is set aside at that origin,
+// which [EventSetAside] reports, and the request is tried again with another
+// token. If there is no other, the answer comes back. The token stays set aside
+// for as long as Tokens returns it, and for an hour after that.
 //
-// Many services forbid in their terms to get around a limit with more
-// accounts or tokens than one, and close those of who does. Use a Pool only
-// where the service lets each token have a quota of its own for your purpose.
+// The terms of many services forbid getting around a limit with several accounts
+// or tokens, and those who do it lose them. Use a Pool only where the service
+// gives each token a quota of its own for your purpose.
 //
 // A redirect to another origin goes without a token, as http.Client does not
-// pass on credentials either. Tokens are never logged, and none is part of an
-// event or an error of the Pool.
+// pass on credentials either. Tokens are never logged, and no event and no error
+// of the Pool contains one.
 //
 // A Pool may be used by any number of goroutines. Its fields must not be changed
 // after first use, and it must not be copied.
@@ -42,15 +43,16 @@ type Pool struct {
 	// token. nil: one of its own, with the defaults.
 	Transport *Transport
 
-	// Tokens returns the tokens there are; one that is given twice counts once.
-	// It is asked for every request, so it should answer from memory, and may be
-	// called by several goroutines at once. Its error is RoundTrip's. It must not
-	// be nil.
+	// Tokens returns the tokens there are; a token that is listed twice counts
+	// once. It is called for every request, so it should answer from memory, and
+	// by several goroutines at once. RoundTrip returns its error, wrapped. It must
+	// not be nil.
 	Tokens func(context.Context) ([]string, error)
 
-	// Apply puts a token on a request, which is a copy of the caller's. It may
-	// be called several times for one request, of which most are not sent.
-	// nil: as a Bearer token, in Authorization.
+	// Apply puts a token on a request, which is a copy of the caller's. It is
+	// called with each token that a request may go with, most of which are then
+	// not used, and by several goroutines at once. nil: the token becomes a Bearer
+	// token in Authorization.
 	Apply func(*http.Request, string)
 
 	own   Transport
@@ -80,7 +82,8 @@ func (p *Pool) transport() *Transport {
 	return &p.own
 }
 
-// RoundTrip sends one request with the token that has most room.
+// RoundTrip sends one request with the token that has most room. Its error is
+// that of Tokens or [ErrNoToken], wrapped, or else as [Transport.RoundTrip]'s.
 func (p *Pool) RoundTrip(req *http.Request) (*http.Response, error) {
 	t := p.transport()
 	serves, tokens, tok, pm, err := p.first(req)

@@ -14,16 +14,16 @@ import (
 type OriginState struct {
 	Origin      string           `json:"origin"`
 	Partitions  []PartitionState `json:"partitions"`
-	InFlight    int              `json:"in_flight"`             // requests whose bodies are not over
-	Waiting     int              `json:"waiting"`               // requests that wait for leave
-	Waited      time.Duration    `json:"waited"`                // in all, by requests admitted since
+	InFlight    int              `json:"in_flight"`             // requests that are on their way, or whose responses' bodies are being read
+	Waiting     int              `json:"waiting"`               // requests that wait until they may go
+	Waited      time.Duration    `json:"waited"`                // the sum of the waits of all requests admitted so far
 	Paused      time.Duration    `json:"paused,omitempty"`      // how much longer the whole origin is paused
 	PauseCause  string           `json:"pause_cause,omitempty"` // "manual" or "refused"
 	Refusals    int64            `json:"refusals"`              // answers that turned a request away
-	Held        time.Duration    `json:"held,omitempty"`        // how long the request longest in flight has been
-	HeldBy      string           `json:"held_by,omitempty"`     // the path it asks for, "*" in it for what may be a token
-	Unlimited   bool             `json:"unlimited,omitempty"`   // heed steps aside
-	LastUsedAgo time.Duration    `json:"last_used_ago"`         // since a request was last seen
+	Held        time.Duration    `json:"held,omitempty"`        // how long the oldest request in flight has been there
+	HeldBy      string           `json:"held_by,omitempty"`     // its path, with "*" for what may be a token
+	Unlimited   bool             `json:"unlimited,omitempty"`   // Limits.Unlimited has heed step aside
+	LastUsedAgo time.Duration    `json:"last_used_ago"`         // how long ago the latest request was
 	Partitioned int              `json:"partitioned,omitempty"` // partitions ever seen, where more than are listed
 }
 
