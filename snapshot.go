@@ -28,7 +28,8 @@ type OriginState struct {
 }
 
 // A PartitionState is the state of one credential's quota at an origin. It
-// does not say which credential.
+// does not say which credential. Fields without a comment are as in [OriginState],
+// of this partition alone.
 type PartitionState struct {
 	Partition  int           `json:"partition"`       // in the order in which they were first seen, from 0
 	Route      string        `json:"route,omitempty"` // method and shape of the path, where only requests to that are in it: they have a limit of their own that nobody announces
@@ -39,9 +40,9 @@ type PartitionState struct {
 	Paused     time.Duration `json:"paused,omitempty"`
 	PauseCause string        `json:"pause_cause,omitempty"`
 	Refusals   int64         `json:"refusals"`
-	Opening    int           `json:"opening,omitempty"` // requests that may be unanswered while it is being found out what is allowed; 0: no such bound
-	Cap        int           `json:"cap,omitempty"`     // requests that may be unanswered because the server is short of capacity
-	Degraded   bool          `json:"degraded,omitempty"`
+	Opening    int           `json:"opening,omitempty"`  // requests that may be unanswered while it is being found out what is allowed; 0: no such bound
+	Cap        int           `json:"cap,omitempty"`      // requests that may be unanswered because the server is short of capacity; 0: no such bound
+	Degraded   bool          `json:"degraded,omitempty"` // the shared ledger cannot be reached, and goes on without its store
 }
 
 // A PolicyState is the state of one policy.
@@ -49,17 +50,17 @@ type PolicyState struct {
 	Name      string        `json:"name"`
 	Source    Source        `json:"source"` // announced, configured or learned
 	Unit      Unit          `json:"unit"`
-	Quota     int64         `json:"quota"`            // 0: not said
+	Quota     int64         `json:"quota"`            // units per Window; 0: not said
 	Window    time.Duration `json:"window,omitempty"` // 0: not said
-	Burst     int64         `json:"burst,omitempty"`
-	Used      int64         `json:"used"`            // as far as heed knows
-	Remaining int64         `json:"remaining"`       // -1: unknown
-	Reset     time.Duration `json:"reset,omitempty"` // until there is more; 0: not known, or now
+	Burst     int64         `json:"burst,omitempty"`  // size of a configured token bucket; 0: it is none
+	Used      int64         `json:"used"`             // as far as heed knows
+	Remaining int64         `json:"remaining"`        // -1: unknown
+	Reset     time.Duration `json:"reset,omitempty"`  // until there is more; 0: not known, or now
 	// Bucket is the origin's name for the budget the policy is of, which holds
 	// only the requests counted in it; "": it holds all, or the budget has no
 	// name.
 	Bucket string  `json:"bucket,omitempty"`
-	Pace   float64 `json:"pace,omitempty"` // units per second that requests are spread to; 0: they are not
+	Pace   float64 `json:"pace,omitempty"` // units per second at which requests are paced; 0: they are not
 }
 
 // UnmarshalText decodes what [Source.MarshalText] has encoded.
