@@ -14,9 +14,6 @@ import (
 // both state is taken in once. fields are the names limitFields found, ref is
 // the instant that instants are compared with.
 func readDialects(said reply, fields []string, ref time.Time, a *Announcement) {
-	if len(fields) == 0 && len(said.own) == 0 && said.status < 400 {
-		return
-	}
 	r := dialectReaders.Get().(*dialectReader)
 	r.a, r.status, r.h, r.ref = *a, said.status, said.header, ref
 	r.fields = append(r.fields, fields...) // a copy, so that the caller's stay off the heap
