@@ -56,7 +56,7 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 	if w.over { // those that wait were held by something else
 		return w, nil, nil
 	}
-	if err := p.denyInLine(now, w, &v, mayGo); err != nil {
+	if err := p.denyInLine(now, a, w, &v, mayGo); err != nil {
 		return nil, nil, err
 	}
 	w.setExpiry()
@@ -81,15 +81,16 @@ func (p *partition) deny(now time.Time, a *ask, v *verdict, mayGo bool) error {
 }
 
 // denyInLine is the error for a request that was put in line to see whether it could go
-// at once, cannot, and may not wait. It takes it out of line again.
-func (p *partition) denyInLine(now time.Time, w *waiter, v *verdict, mayGo bool) error {
+// at once, cannot, and may not wait. It takes it out of line again. Its demand is undone as
+// it was counted: by a, for the lane of the one in line may have changed meanwhile.
+func (p *partition) denyInLine(now time.Time, a *ask, w *waiter, v *verdict, mayGo bool) error {
 	switch {
 	case (mayGo || v.asks) && p.isFull(p.origin.waiting-1):
 		p.leave(w)
-		return p.turnedAway(now, &w.ask, v.at, v.obstacle, ReasonQueueFull)
-	case w.opts.noWait && !p.shared.busy(): // the ledger is not asked: who is ahead waits for something else
+		return p.turnedAway(now, a, v.at, v.obstacle, ReasonQueueFull)
+	case a.opts.noWait && !p.shared.busy(): // the ledger is not asked: who is ahead waits for something else
 		p.leave(w)
-		return p.turnedAway(now, &w.ask, v.at, obstacle{cause: CauseQueue}, ReasonNoWait)
+		return p.turnedAway(now, a, v.at, obstacle{cause: CauseQueue}, ReasonNoWait)
 	}
 	return nil
 }
