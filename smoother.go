@@ -107,22 +107,33 @@ func (s *slot) pace(now time.Time, waiting int64, sm *Smoothing) float64 {
 		return math.Inf(1)
 	}
 	end := s.ledger.due(p)
-	left := float64(s.remaining(now))
 	if s.source == SourceConfigured || end.IsZero() || s.ledger.flows() {
-		if p.Window == 0 || p.Quota == 0 {
-			return math.Inf(1)
-		}
-		// No reset to plan for: the window slides along.
-		if s.source == SourceConfigured { // what is used is this process's own, and all of it comes back meanwhile
-			left = float64(p.Quota)
-		}
-		if !s.paced(now, p.Window, float64(waiting), left, sm) {
-			s.plan = plan{}
-			return math.Inf(1)
-		}
-		s.plan = plan{from: now, rate: s.makeWay(now, sm.Velocity, s.ledger.usable(now, p))}
-		return s.plan.rate
+		return s.paceAlong(now, waiting, sm)
 	}
+	return s.paceTo(now, end, waiting, sm)
+}
+
+// paceAlong is pace where there is no reset to plan for: the window slides along.
+func (s *slot) paceAlong(now time.Time, waiting int64, sm *Smoothing) float64 {
+	p := &s.terms
+	if p.Window == 0 || p.Quota == 0 {
+		return math.Inf(1)
+	}
+	left := s.remaining(now)
+	if s.source == SourceConfigured { // what is used is this process's own, and all of it comes back meanwhile
+		left = p.Quota
+	}
+	if !s.paced(now, p.Window, float64(waiting), float64(left), sm) {
+		s.plan = plan{}
+		return math.Inf(1)
+	}
+	s.plan = plan{from: now, rate: s.makeWay(now, sm.Velocity, s.ledger.usable(now, p))}
+	return s.plan.rate
+}
+
+// paceTo is pace where what is left has to last until a reset.
+func (s *slot) paceTo(now, end time.Time, waiting int64, sm *Smoothing) float64 {
+	p, left := &s.terms, float64(s.remaining(now))
 	ahead := end.Sub(now)
 	if l := &s.ledger; l.shape == shapeUnknown && l.streak > 0 && l.most+l.own.used(now, p.Window) < p.Quota {
 		ahead = max(ahead, p.Window) // others use it, and it may be a bucket, and the reset when that is full
