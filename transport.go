@@ -29,7 +29,8 @@ import (
 //
 // It can be http.DefaultTransport itself, for all of a program: as long as Base
 // is nil, it then sends through the one that the program began with. Where what
-// is http.DefaultTransport wraps it, Base must be set.
+// is http.DefaultTransport wraps it, Base must be set. Some libraries panic where
+// http.DefaultTransport is no *http.Transport.
 //
 // A Transport may be used by any number of goroutines. Its fields must not be
 // changed after first use, and it must not be copied.
