@@ -31,7 +31,7 @@ import (
 // A Transport can be http.DefaultTransport itself, for the whole program: while
 // Base is nil, it then sends through the one that the program began with. If
 // http.DefaultTransport is a RoundTripper that wraps the Transport, Base must
-// be set.
+// be set. Some libraries panic if http.DefaultTransport is no *http.Transport.
 //
 // A Transport may be used by any number of goroutines. Its fields must not be
 // changed after first use, and it must not be copied.
