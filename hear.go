@@ -2,7 +2,6 @@ package heed
 
 import (
 	"cmp"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -33,7 +32,7 @@ func (p *partition) hear(now time.Time, pm *Permit, status int, a *Announcement)
 	}
 	switch {
 	case a.Refused:
-		p.refused(p.known(now, status), pm, status, a, l)
+		p.refused(now, pm, status, a, l)
 	case status == 0 && a.RetryAfter > 0:
 		p.asked(now, pm, a, l)
 	case first && status < 500 && a.Cached:
@@ -46,17 +45,8 @@ func (p *partition) hear(now time.Time, pm *Permit, status int, a *Announcement)
 		if a.Refused {
 			kind = EventRefused
 		}
-		p.emit(Event{Kind: kind, Time: now, Status: status, Latency: now.Sub(pm.start), Attempt: pm.attempt, Remaining: p.remaining(now, p.laneNow(pm, l))})
+		p.emit(Event{Kind: kind, Time: now, Status: status, Latency: pm.trip, Attempt: pm.attempt, Remaining: p.remaining(now, p.laneNow(pm, l))})
 	}
-}
-
-// known is when a refusal that came at an instant was known of: looking at its body took its
-// time, or others held the lock. What went until then is part of the same event (SPEC F2).
-func (p *partition) known(at time.Time, status int) time.Time {
-	if status == http.StatusServiceUnavailable {
-		return latest(at, p.origin.lastStart)
-	}
-	return latest(at, p.lastStart)
 }
 
 // settle squares the permit's accounts with its answer: with those that the answer says
@@ -91,7 +81,7 @@ func (p *partition) answered(now time.Time, pm *Permit) {
 	pm.answered = true
 	p.unanswered--
 	pm.gone()
-	p.slowest = max(now.Sub(pm.start), p.slowest-p.slowest/8)
+	p.slowest = max(pm.trip, p.slowest-p.slowest/8)
 }
 
 // accepted says that pm's request was answered well.

@@ -149,7 +149,6 @@ func (r *Registry) begin(ctx context.Context, req *http.Request, a ask) (w *wait
 	if a.opts = optionsOf(ctx); a.opts.bypass {
 		return nil, &Permit{}, nil
 	}
-	a.arrived = time.Now()
 	p := r.enter(req, &a)
 	w, pm, err = p.ask(ctx, &a)
 	told := false
@@ -174,7 +173,7 @@ func (r *Registry) begin(ctx context.Context, req *http.Request, a ask) (w *wait
 // context holds counts as it does for [Registry.Acquire].
 func (r *Registry) Check(req *http.Request) Decision {
 	r.init()
-	a := ask{opts: optionsOf(req.Context()), number: math.MaxUint64, arrived: time.Now()}
+	a := ask{opts: optionsOf(req.Context()), number: math.MaxUint64}
 	switch {
 	case a.opts.bypass:
 		return Decision{Allowed: true, Remaining: -1}
@@ -229,8 +228,7 @@ type Decision struct {
 // already: it never shortens a longer pause, and no cap shortens it. d <= 0
 // ends every pause of the origin. It is an error where origin is not one.
 func (r *Registry) Pause(origin string, d time.Duration) (err error) {
-	now := time.Now()
-	o, err := r.lockNamed(origin, now)
+	o, now, err := r.lockNamed(origin)
 	if err != nil {
 		return err
 	}
@@ -252,8 +250,7 @@ func (r *Registry) Pause(origin string, d time.Duration) (err error) {
 // and keeps what was configured. Requests that wait are judged again at once.
 // It is an error where origin is not one.
 func (r *Registry) Reset(origin string) (err error) {
-	now := time.Now()
-	o, err := r.lockNamed(origin, now)
+	o, now, err := r.lockNamed(origin)
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,8 @@ type origin struct {
 	majors []string   // segments of a path that tell budgets of one name apart
 
 	mu         sync.Mutex
-	gone       bool // forgotten: look the origin up again
+	now        time.Time // when something happened last
+	gone       bool      // forgotten: look the origin up again
 	limits     *Limits
 	version    uint64 // of the overrides that limits were looked up in
 	partitions []*partition
@@ -417,6 +418,28 @@ func (o *origin) emit(e Event) {
 func (o *origin) note(e Event) {
 	e.Origin = o.name
 	o.pending = append(o.pending, e)
+}
+
+// lock locks the origin and returns the instant at which what is done then happens. It is read with
+// the lock held: who had to wait for it, or was not run meanwhile, must not act as of before others
+// who have been.
+func (o *origin) lock() time.Time {
+	o.mu.Lock()
+	return o.present()
+}
+
+// present reads the clock. The origin is locked.
+func (o *origin) present() time.Time {
+	o.now = time.Now()
+	return o.now
+}
+
+// lockAt is lock for what came at an instant that is over. It counts as having come when something
+// happened last, where that was later.
+func (o *origin) lockAt(at time.Time) time.Time {
+	o.mu.Lock()
+	o.now = latest(at, o.now)
+	return o.now
 }
 
 // unlock releases the origin and tells what happened, on the caller's
