@@ -363,6 +363,7 @@ func (p *partition) admit(now time.Time, a *ask) *Permit {
 	if p.pause.doubtful && p.pause.holds(now) {
 		p.pause.tried, pm.doubted = true, true
 	}
+	pm.spaced = o.limits.MinInterval > 0 || o.spaced > 0
 	o.started(now)
 	pm.earlier = o.earlier
 	p.lastStart = now

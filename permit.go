@@ -21,6 +21,8 @@ type Permit struct {
 	attempt   int
 	spent     time.Duration // waited by the earlier attempts
 	trip      time.Duration // from its start to its answer
+	spaced    bool          // others keep an interval from when it is sent: see goes
+	went      time.Time     // when it was; zero: when it was let go
 	serial    uint32        // of the opening it went under …
 	lane      *lane         // … with those of the same budgets; nil: none known …
 	ahead     uint32        // … under that lane's opening
@@ -91,6 +93,16 @@ func (f *flights) remove(pm *Permit) {
 	}
 	pm.older, pm.younger = nil, nil
 	f.len--
+}
+
+// goes says that the permit's request is about to be sent: whoever was to be told of it, or the answer
+// to its last try, may have taken time since it was let go.
+func (pm *Permit) goes() {
+	if pm.spaced {
+		o := pm.origin
+		o.went(o.lock(), pm)
+		o.mu.Unlock()
+	}
 }
 
 // Observe learns from the answer's status and fields, and reports what they
@@ -237,7 +249,7 @@ func (pm *Permit) end(unsent bool) {
 	if !unsent {
 		o.lastEnd = now
 	} else {
-		o.takeBack(pm.start, pm.earlier)
+		o.takeBack(latest(pm.start, pm.went), pm.earlier)
 	}
 	p.touch(now)
 	p.wake(now)

@@ -109,7 +109,11 @@ func (r *Registry) init() {
 // waits, the error is context.Cause(ctx). Where the registry is closed, it is
 // [ErrClosed].
 func (r *Registry) Acquire(ctx context.Context, req *http.Request) (*Permit, error) {
-	return r.acquire(ctx, req, ask{attempt: 1})
+	pm, err := r.acquire(ctx, req, ask{attempt: 1})
+	if pm != nil {
+		pm.goes()
+	}
+	return pm, err
 }
 
 // acquire is Acquire for one attempt of a request; a carries what earlier

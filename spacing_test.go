@@ -512,3 +512,39 @@ func TestRequestsStartWhenTheyAreLetGo(t *testing.T) {
 		})
 	}
 }
+
+// Who is told that a request may go can take time over it, and the request is sent only then. The next
+// one keeps its interval from that instant on.
+func TestIntervalIsBetweenRequestsAsTheyAreSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := true
+		c := heed.Config{Default: heed.Limits{MinInterval: time.Second}, OnEvent: func(e heed.Event) {
+			if e.Kind == heed.EventAdmitted && slow {
+				slow = false
+				time.Sleep(700 * time.Millisecond)
+			}
+		}}
+		var sent []time.Duration
+		began := time.Now()
+		client := (&heed.Transport{Registry: newRegistry(t, c), Base: baseFunc(func(*http.Request) (*http.Response, error) {
+			sent = append(sent, time.Since(began))
+			return answer(200), nil
+		})}).Client()
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				resp, err := client.Get(example)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				resp.Body.Close()
+			})
+			synctest.Wait()
+		}
+		all.Wait()
+		if want := []time.Duration{700 * time.Millisecond, 1700 * time.Millisecond, 2700 * time.Millisecond}; !slices.Equal(sent, want) {
+			t.Errorf("they were sent at %v, want %v", sent, want)
+		}
+	})
+}

@@ -77,6 +77,14 @@ func (o *origin) started(now time.Time) {
 	o.together++
 }
 
+// went notes that a request is sent only now that was let go before, where no other one was since: who
+// comes next keeps an interval from then on.
+func (o *origin) went(now time.Time, pm *Permit) {
+	if o.together == 1 && o.lastStart.Equal(latest(pm.start, pm.went)) {
+		o.lastStart, pm.went = now, now
+	}
+}
+
 // takeBack undoes started for a request that was not sent in the end. earlier were the last before it.
 func (o *origin) takeBack(start time.Time, earlier starts) {
 	if !o.lastStart.Equal(start) {
