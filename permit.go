@@ -21,8 +21,6 @@ type Permit struct {
 	attempt   int
 	spent     time.Duration // waited by the earlier attempts
 	trip      time.Duration // from its start to its answer
-	spaced    bool          // others keep an interval from when it is sent: see goes
-	went      time.Time     // when it was; zero: when it was let go
 	serial    uint32        // of the opening it went under …
 	lane      *lane         // … with those of the same budgets; nil: none known …
 	ahead     uint32        // … under that lane's opening
@@ -30,6 +28,7 @@ type Permit struct {
 	level     int    // unanswered requests of the partition when it went, itself included
 	paced     bool   // it took of what the partition spreads over a window …
 	lanePaced bool   // … and of what its lane does
+	spaced    bool   // others keep an interval from when it is sent: see goes
 	grant     Grant  // of a shared ledger; nil: there is none
 	costs     []cost // set for its request
 
@@ -100,7 +99,7 @@ func (f *flights) remove(pm *Permit) {
 func (pm *Permit) goes() {
 	if pm.spaced {
 		o := pm.origin
-		o.went(o.lock(), pm)
+		o.went(o.lock(), pm.start)
 		o.mu.Unlock()
 	}
 }
@@ -249,7 +248,7 @@ func (pm *Permit) end(unsent bool) {
 	if !unsent {
 		o.lastEnd = now
 	} else {
-		o.takeBack(latest(pm.start, pm.went), pm.earlier)
+		o.takeBack(pm.start, pm.earlier)
 	}
 	p.touch(now)
 	p.wake(now)

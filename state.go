@@ -29,6 +29,7 @@ type origin struct {
 	pause     pause
 	backoff   backoff
 	lastStart time.Time
+	lastSent  time.Time // when what was started then was sent, if later
 	together  int    // starts at that instant that were not taken back
 	earlier   starts // the last before that instant
 	lastEnd   time.Time
@@ -77,13 +78,15 @@ func (o *origin) started(now time.Time) {
 	o.together++
 }
 
-// went notes that a request is sent only now that was let go before, where no other one was since: who
-// comes next keeps an interval from then on.
-func (o *origin) went(now time.Time, pm *Permit) {
-	if o.together == 1 && o.lastStart.Equal(latest(pm.start, pm.went)) {
-		o.lastStart, pm.went = now, now
+// went notes that what was started at an instant is sent only now.
+func (o *origin) went(now, start time.Time) {
+	if o.lastStart.Equal(start) {
+		o.lastSent = now
 	}
 }
+
+// lastGone is when the last request was sent, as far as is known: others keep an interval from then on.
+func (o *origin) lastGone() time.Time { return latest(o.lastStart, o.lastSent) }
 
 // takeBack undoes started for a request that was not sent in the end. earlier were the last before it.
 func (o *origin) takeBack(start time.Time, earlier starts) {
@@ -93,7 +96,7 @@ func (o *origin) takeBack(start time.Time, earlier starts) {
 	if o.together--; o.together > 0 {
 		return
 	}
-	o.lastStart, o.together = earlier.at, earlier.n
+	o.lastStart, o.together, o.lastSent = earlier.at, earlier.n, time.Time{}
 	o.stirred = o.stirred || o.spaced > 0 // who wants to be woken an interval after is to be sooner
 }
 
@@ -339,7 +342,7 @@ func (p *partition) rest(now time.Time) time.Time {
 	o := p.origin
 	at := latest(p.pause.until, o.pause.until)
 	if !o.lastStart.IsZero() {
-		at = latest(at, o.lastStart.Add(max(o.limits.MinInterval, o.interval)))
+		at = latest(at, o.lastGone().Add(max(o.limits.MinInterval, o.interval)))
 	}
 	if !o.lastEnd.IsZero() {
 		at = latest(at, o.lastEnd.Add(o.limits.MinPause))
@@ -358,7 +361,7 @@ func (p *partition) rest(now time.Time) time.Time {
 func (o *origin) reset(now time.Time) {
 	o.resume(now)
 	o.rejoin(now, nil)
-	o.backoff, o.lastStart, o.lastEnd, o.interval = backoff{}, time.Time{}, time.Time{}, 0
+	o.backoff, o.lastStart, o.lastSent, o.lastEnd, o.interval = backoff{}, time.Time{}, time.Time{}, time.Time{}, 0
 	o.known, o.opened, o.waited, o.warned, o.nested = nil, false, 0, false, false
 	o.stated, o.named, o.apart, o.rejoined = nil, false, false, 0
 	if o.routes != nil {
