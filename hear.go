@@ -8,13 +8,13 @@ import (
 )
 
 // hear takes in what the answer to pm's request says, and what its coming
-// means. status 0: no answer, but news from elsewhere.
-func (p *partition) hear(now time.Time, pm *Permit, status int, a *Announcement) {
+// means. status 0: no answer, but news from elsewhere. It came at an instant, and is taken in now.
+func (p *partition) hear(now, came time.Time, pm *Permit, status int, a *Announcement) {
 	o := p.origin
 	p.touch(now)
 	first := status != 0 && !pm.answered
 	if first {
-		p.answered(now, pm)
+		p.answered(came.Sub(pm.start), pm)
 	}
 	told, l := false, (*lane)(nil)
 	if !o.limits.IgnoreHeaders {
@@ -45,7 +45,7 @@ func (p *partition) hear(now time.Time, pm *Permit, status int, a *Announcement)
 		if a.Refused {
 			kind = EventRefused
 		}
-		p.emit(Event{Kind: kind, Time: now, Status: status, Latency: pm.trip, Attempt: pm.attempt, Remaining: p.remaining(now, p.laneNow(pm, l))})
+		p.emit(Event{Kind: kind, Time: now, Status: status, Latency: came.Sub(pm.start), Attempt: pm.attempt, Remaining: p.remaining(now, p.laneNow(pm, l))})
 	}
 }
 
@@ -76,12 +76,12 @@ func (pm *Permit) settle(now time.Time, status int, a *Announcement) {
 	}
 }
 
-// answered notes that pm's request is no longer unanswered.
-func (p *partition) answered(now time.Time, pm *Permit) {
+// answered notes that pm's request is no longer unanswered, after so long.
+func (p *partition) answered(trip time.Duration, pm *Permit) {
 	pm.answered = true
 	p.unanswered--
 	pm.gone()
-	p.slowest = max(pm.trip, p.slowest-p.slowest/8)
+	p.slowest = max(trip, p.slowest-p.slowest/8)
 }
 
 // accepted says that pm's request was answered well.

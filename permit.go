@@ -20,7 +20,6 @@ type Permit struct {
 	number    uint64
 	attempt   int
 	spent     time.Duration // waited by the earlier attempts
-	trip      time.Duration // from its start to its answer
 	serial    uint32        // of the opening it went under …
 	lane      *lane         // … with those of the same budgets; nil: none known …
 	ahead     uint32        // … under that lane's opening
@@ -150,11 +149,10 @@ func (pm *Permit) learn(now, came time.Time, status int, a *Announcement) {
 			return
 		}
 		pm.observed = true
-		pm.trip = came.Sub(pm.start)
 	}
 	a = a.sane()
 	before, first := pm.p.pauses(), status != 0 && !pm.answered
-	pm.p.hear(now, pm, status, a)
+	pm.p.hear(now, came, pm, status, a)
 	pm.tellLedger(now, a, first, before)
 	if status != 0 {
 		pm.heard()

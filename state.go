@@ -30,8 +30,8 @@ type origin struct {
 	backoff   backoff
 	lastStart time.Time
 	lastSent  time.Time // when what was started then was sent, if later
-	together  int    // starts at that instant that were not taken back
-	earlier   starts // the last before that instant
+	together  int       // starts at that instant that were not taken back
+	earlier   starts    // the last before that instant
 	lastEnd   time.Time
 	interval  time.Duration // WithMinInterval's, of the last start
 	inFlight  int           // requests whose bodies are not over
