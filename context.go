@@ -12,7 +12,7 @@ type Priority int
 
 const (
 	PriorityLow    Priority = -1
-	PriorityNormal Priority = 0 // of requests for which none is set
+	PriorityNormal Priority = 0 // the default
 	PriorityHigh   Priority = 1
 )
 
@@ -69,7 +69,7 @@ func Bypass(ctx context.Context) context.Context {
 
 // WithCost returns a context whose requests cost n of unit instead of one
 // request or of an estimate of bytes. 0 is free, though a refusal is waited for
-// all the same; a negative n counts as 0, and one above 2⁴⁸ as that.
+// all the same; a negative n counts as 0, and one above 2⁴⁸ as 2⁴⁸.
 // Costs of several units can be set one after the other.
 //
 // A cost above a policy's quota waits for the whole quota and takes it all;

@@ -1,6 +1,7 @@
 package heed
 
 import (
+	"iter"
 	"net/http"
 	"slices"
 	"strings"
@@ -178,33 +179,51 @@ func indexDialects(table []Dialect) *dialectIndex {
 				x.fields[name] = append(x.fields[name], shows)
 			}
 		}
-		for j := range d.Quotas {
-			q := &d.Quotas[j]
-			order++
-			if !d.anywhere() {
-				continue
+		if d.anywhere() {
+			for name, use := range d.uses(order+1, true) {
+				x.addField(name, use)
 			}
-			for r := range numRoles {
-				alt := uint8(0)
-				for name := range strings.FieldsSeq(q.names(r)) {
-					use := fieldUse{d, q, r, alt, order}
-					alt++
-					name = http.CanonicalHeaderKey(name)
-					prefix, suffix, star := strings.Cut(name, "*")
-					switch {
-					case !star:
-						x.fields[name] = append(x.fields[name], use)
-					case len(prefix) >= patternKey:
-						key := prefix[:patternKey]
-						x.patterns[key] = append(x.patterns[key], fieldPattern{prefix, suffix, use})
-					default:
-						x.rest = append(x.rest, fieldPattern{prefix, suffix, use})
+		}
+		order += uint16(len(d.Quotas))
+	}
+	return x
+}
+
+// addField has the index find what a field of that name, or of names like it, is for.
+func (x *dialectIndex) addField(name string, use fieldUse) {
+	prefix, suffix, star := strings.Cut(name, "*")
+	switch {
+	case !star:
+		x.fields[name] = append(x.fields[name], use)
+	case len(prefix) >= patternKey:
+		key := prefix[:patternKey]
+		x.patterns[key] = append(x.patterns[key], fieldPattern{prefix, suffix, use})
+	default:
+		x.rest = append(x.rest, fieldPattern{prefix, suffix, use})
+	}
+}
+
+// uses yields the names of the fields in which a dialect states its quotas, and what
+// each is for. order is that of the first quota. canonical: the names are yielded in
+// the form in which net/http keys them, however they are written.
+func (d *Dialect) uses(order uint16, canonical bool) iter.Seq2[string, fieldUse] {
+	return func(yield func(string, fieldUse) bool) {
+		for i := range d.Quotas {
+			q := &d.Quotas[i]
+			for rl := range numRoles {
+				use := fieldUse{d, q, rl, 0, order + uint16(i)}
+				for name, more := cutWord(q.names(rl)); name != ""; name, more = cutWord(more) {
+					if canonical {
+						name = http.CanonicalHeaderKey(name)
 					}
+					if !yield(name, use) {
+						return
+					}
+					use.alt++
 				}
 			}
 		}
 	}
-	return x
 }
 
 // at calls f with the dialects spoken at an origin.

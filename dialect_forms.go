@@ -1,7 +1,6 @@
 package heed
 
 import (
-	"encoding/json"
 	"iter"
 	"strings"
 	"time"
@@ -249,96 +248,6 @@ func (r *dialectReader) emitCategories(g *quotaGroup) {
 					r.add(g.dialect, Policy{Name: category, Quota: -1, Unit: Unit(category)}, l)
 				}
 			}
-		}
-	}
-}
-
-// emitPercent reads a JSON object, or an object of lists of objects, whose
-// numbers are percent of quotas, as Meta writes them:
-//
-//	{"call_count":28,"total_time":25,"total_cputime":25}
-//	{"66782684":[{"type":"ads_management","call_count":95,…,"estimated_time_to_regain_access":0}]}
-//
-// The time to regain access is in minutes, reset_time_duration in seconds.
-func (r *dialectReader) emitPercent(g *quotaGroup, p Policy, l ServiceLimit) {
-	p.Quota, p.Unit = 100, "percent"
-	for _, line := range r.compound(g, roleUsed) {
-		dec := json.NewDecoder(strings.NewReader(line))
-		dec.UseNumber()
-		type use struct {
-			name    string
-			percent decimal
-		}
-		var (
-			uses  []use
-			kind  string
-			key   string
-			reset = l.Reset
-			grain = l.Resolution
-			isKey = true
-			depth int
-		)
-		for depth >= 0 {
-			tok, err := dec.Token()
-			if err != nil {
-				break
-			}
-			switch t := tok.(type) {
-			case json.Delim:
-				switch t {
-				case '{', '[':
-					depth++
-				default:
-					depth--
-				}
-				if t == '}' {
-					for _, u := range uses {
-						p, l := p, l
-						p.Name = joinName(joinName(p.Name, kind), u.name)
-						l.Used = u.percent.whole
-						l.Remaining = max(0, 100-l.Used)
-						if u.percent.nanos > 0 {
-							l.Remaining = max(0, l.Remaining-1)
-						}
-						l.Reset, l.Resolution = reset, grain
-						r.state(g, p, l)
-					}
-					uses, kind, reset, grain = uses[:0], "", l.Reset, l.Resolution
-				}
-				isKey = t != '['
-				continue
-			case string:
-				if isKey {
-					key, isKey = t, false
-					continue
-				}
-				if key == "type" {
-					kind = strings.ReplaceAll(strings.ToLower(t), "_", "-")
-				}
-			case json.Number:
-				n, rest, ok := scanDecimal(t.String())
-				if !ok || n.neg || rest != "" {
-					break
-				}
-				switch key {
-				case "estimated_time_to_regain_access":
-					if d, _ := n.duration(time.Minute); d > 0 {
-						reset, grain = d, time.Minute
-						if r.a.RetryAfter < d && r.status >= 400 {
-							r.a.RetryAfter = d
-						}
-					}
-				case "reset_time_duration":
-					if d, _ := n.duration(time.Second); d > 0 {
-						reset, grain = d, time.Second
-					}
-				default:
-					if len(uses) < maxItems {
-						uses = append(uses, use{strings.ReplaceAll(strings.ToLower(key), "_", "-"), n})
-					}
-				}
-			}
-			isKey = true
 		}
 	}
 }

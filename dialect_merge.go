@@ -47,32 +47,47 @@ func (r *dialectReader) add(d *Dialect, p Policy, l ServiceLimit) {
 			p.Quota = -1 // known
 		}
 	}
-	l.Policy, l.Unit = p.Name, p.Unit
 	if p.Quota >= 0 && len(r.a.Policies) < maxItems {
 		r.a.Policies = append(r.a.Policies, p)
 		if r.usual {
 			r.a.usual = append(r.a.usual, p.Name)
 		}
 	}
-	if l.Remaining < 0 && l.Reset < 0 && l.Used == 0 {
-		return
+	if l.Remaining >= 0 || l.Reset >= 0 || l.Used != 0 {
+		l.Policy, l.Unit = p.Name, p.Unit
+		r.addLimit(&l)
 	}
+}
+
+// addLimit adds what is left of a quota, or gives what was said of it before
+// what that lacks.
+func (r *dialectReader) addLimit(l *ServiceLimit) {
 	for i := range r.a.Limits {
-		if have := &r.a.Limits[i]; have.Policy == p.Name {
-			lack(have, &l)
+		if have := &r.a.Limits[i]; have.Policy == l.Policy {
+			lack(have, l)
 			return
 		}
 	}
 	if len(r.a.Limits) < maxItems {
-		r.a.Limits = append(r.a.Limits, l)
+		r.a.Limits = append(r.a.Limits, *l)
 	}
 }
 
 // addToIETF reports whether the IETF fields stated a quota too, and gives theirs
-// what it lacks. It is the same quota if it has the same size, in the same
-// window where both say; where a dialect does not say how large its quota is,
-// if as much is left of it.
+// what it lacks.
 func (r *dialectReader) addToIETF(p *Policy, l *ServiceLimit) bool {
+	if i := r.ietfPolicy(p, l); i >= 0 {
+		r.addToPolicy(i, p, l)
+		return true
+	}
+	return r.addToLoneLimit(p, l)
+}
+
+// ietfPolicy returns the index of the policy of the IETF fields that is the
+// same quota as p; -1: there is none. It is the same if it has the same size, in
+// the same window where both say; where a dialect does not say how large its
+// quota is, if as much is left of it.
+func (r *dialectReader) ietfPolicy(p *Policy, l *ServiceLimit) int {
 	best := -1
 	for i := 0; i < r.policies && i < 64; i++ {
 		have := &r.a.Policies[i]
@@ -80,38 +95,44 @@ func (r *dialectReader) addToIETF(p *Policy, l *ServiceLimit) bool {
 			have.Window != p.Window && have.Window > 0 && p.Window > 0 {
 			continue
 		}
-		left := r.ietfLimit(have.Name)
-		same := left != nil && left.Remaining == l.Remaining
-		if same || p.Quota >= 0 && best < 0 {
+		if left := r.ietfLimit(have.Name); left != nil && left.Remaining == l.Remaining {
+			return i
+		}
+		if p.Quota >= 0 && best < 0 {
 			best = i
 		}
-		if same {
-			break
-		}
 	}
-	if best >= 0 {
-		have := &r.a.Policies[best]
-		if !r.draft {
-			r.matched |= 1 << best
-		}
-		loose := r.usual && have.Window == 0
-		if have.Window == 0 {
-			have.Window = p.Window
-		}
-		left := r.ietfLimit(have.Name)
-		r.name(have, left, p.Name)
-		if loose {
-			r.a.usual = append(r.a.usual, have.Name)
-		}
-		if left != nil {
-			lack(left, l)
-		} else if (l.Remaining >= 0 || l.Reset >= 0) && len(r.a.Limits) < maxItems {
-			l.Policy, l.Unit = have.Name, have.Unit
-			r.a.Limits = append(r.a.Limits, *l)
-		}
-		return true
+	return best
+}
+
+// addToPolicy gives the i-th policy of the IETF fields, and its limit, what a
+// dialect says of them beyond that.
+func (r *dialectReader) addToPolicy(i int, p *Policy, l *ServiceLimit) {
+	have := &r.a.Policies[i]
+	if !r.draft {
+		r.matched |= 1 << i
 	}
-	// Limits without a policy: Heroku's and Yelp's RateLimit-Remaining.
+	loose := r.usual && have.Window == 0
+	if have.Window == 0 {
+		have.Window = p.Window
+	}
+	left := r.ietfLimit(have.Name)
+	r.name(have, left, p.Name)
+	if loose {
+		r.a.usual = append(r.a.usual, have.Name)
+	}
+	if left != nil {
+		lack(left, l)
+	} else if (l.Remaining >= 0 || l.Reset >= 0) && len(r.a.Limits) < maxItems {
+		l.Policy, l.Unit = have.Name, have.Unit
+		r.a.Limits = append(r.a.Limits, *l)
+	}
+}
+
+// addToLoneLimit does so for a limit of the IETF fields that has no policy, as in
+// Heroku's and Yelp's RateLimit-Remaining. It reports whether there is one with
+// as much left.
+func (r *dialectReader) addToLoneLimit(p *Policy, l *ServiceLimit) bool {
 	for i := range r.a.Limits[:r.limits] {
 		have := &r.a.Limits[i]
 		if have.Remaining < 0 || have.Remaining != l.Remaining || !sameUnit(have.Unit, p.Unit) || r.hasPolicy(have.Policy) {

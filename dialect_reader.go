@@ -2,6 +2,7 @@ package heed
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -10,27 +11,20 @@ import (
 
 // readDialects adds to an announcement what a response says in dialects, after
 // the IETF fields were read into it: what they said stays, and a quota that
-// both state is taken in once. fields are the names limitFields found, date is
-// the response's own clock (zero where it shows none), body the beginning of a
-// refusal's body.
-func readDialects(origin string, status int, h http.Header, fields []string, body []byte, date, now time.Time, own []Dialect, a *Announcement) {
-	if len(fields) == 0 && len(own) == 0 && status < 400 {
-		return
-	}
+// both state is taken in once. fields are the names limitFields found, ref is
+// the instant that instants are compared with.
+func readDialects(said reply, fields []string, ref time.Time, a *Announcement) {
 	r := dialectReaders.Get().(*dialectReader)
-	r.a, r.status, r.h, r.ref = *a, status, h, date
+	r.a, r.status, r.h, r.ref = *a, said.status, said.header, ref
 	r.fields = append(r.fields, fields...) // a copy, so that the caller's stay off the heap
-	r.refused = a.Refused || status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable
+	r.refused = a.Refused || r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable
 	r.policies, r.limits = len(a.Policies), len(a.Limits)
-	if date.IsZero() {
-		r.ref = now
-	}
-	for i := range own {
-		r.readOwn(&own[i], origin, uint16(i)<<6)
+	for i := range said.own {
+		r.readOwn(&said.own[i], said.origin, uint16(i)<<6)
 	}
 	r.own = len(r.spoken)
-	r.readKnown(knownDialects, origin)
-	if len(r.spoken) == 0 && len(r.groups) == 0 && !(status == http.StatusForbidden && a.RetryAfter > 0) {
+	r.readKnown(knownDialects, said.origin)
+	if len(r.spoken) == 0 && len(r.groups) == 0 && !(r.status == http.StatusForbidden && a.RetryAfter > 0) {
 		r.free()
 		return
 	}
@@ -48,7 +42,7 @@ func readDialects(origin string, status int, h http.Header, fields []string, bod
 		}
 		r.line, r.stacked = 0, 0
 	}
-	r.conclude(body)
+	r.conclude(said.body)
 	*a = r.a
 	r.free()
 }
@@ -105,10 +99,8 @@ type quotaGroup struct {
 
 // speaks notes that a dialect is spoken, and reports whether that is news.
 func (r *dialectReader) speaks(d *Dialect) bool {
-	for _, s := range r.spoken {
-		if s == d {
-			return false
-		}
+	if slices.Contains(r.spoken, d) {
+		return false
 	}
 	r.spoken = append(r.spoken, d)
 	return true
@@ -176,79 +168,61 @@ func (r *dialectReader) try(patterns []fieldPattern, name string) bool {
 func (r *dialectReader) readQuotas(d *Dialect, order uint16, own bool) bool {
 	before, taken := len(r.groups), r.taken
 	patterns := false
-	for i := range d.Quotas {
-		q := &d.Quotas[i]
-		for rl := range numRoles {
-			use := fieldUse{d, q, rl, 0, order + uint16(i)}
-			for name, more := cutWord(q.names(rl)); name != ""; name, more = cutWord(more) {
-				if strings.IndexByte(name, '*') >= 0 {
-					patterns = true
-					continue
-				}
-				if own {
-					name = http.CanonicalHeaderKey(name)
-				}
-				if r.sent(name, own) && r.take(name, taken) {
-					r.found(use, "", name)
-				}
-				use.alt++
-			}
+	for name, use := range d.uses(order, own) {
+		if strings.IndexByte(name, '*') >= 0 {
+			patterns = true
+		} else if r.sent(name, own) && r.take(name, taken) {
+			r.found(use, "", name)
 		}
 	}
-	if !patterns {
-		return len(r.groups) > before
-	}
-	named := len(r.groups)
-	for i := range d.Quotas {
-		q := &d.Quotas[i]
-		for rl := range numRoles {
-			use := fieldUse{d, q, rl, 0, order + uint16(i)}
-			for name, more := cutWord(q.names(rl)); name != ""; name, more = cutWord(more) {
-				if own {
-					name = http.CanonicalHeaderKey(name)
-				}
-				prefix, suffix, star := strings.Cut(name, "*")
-				if !star {
-					continue
-				}
-				p := fieldPattern{prefix: prefix, suffix: suffix}
-				if own {
-					n := 0
-					for name, lines := range r.h {
-						if n < maxFields && len(lines) > 0 && r.takePattern(&p, use, name, before, named, taken) {
-							n++
-						}
-					}
-				} else {
-					for _, name := range r.fields {
-						r.takePattern(&p, use, name, before, named, taken)
-					}
-				}
-				use.alt++
-			}
-		}
+	if patterns {
+		r.readPatterns(d, order, own, before, taken)
 	}
 	return len(r.groups) > before
 }
 
-// takePattern takes in a field that fits a pattern and that is not one of those the
-// dialect names outright, which are in the groups from first up to last.
-func (r *dialectReader) takePattern(p *fieldPattern, use fieldUse, name string, first, last int, taken uint64) bool {
+// readPatterns is readQuotas for the patterns. The groups from first on are those of
+// the fields that the dialect names outright; taken are the fields that the dialects
+// before it have explained.
+func (r *dialectReader) readPatterns(d *Dialect, order uint16, own bool, first int, taken uint64) {
+	named := r.groups[first:len(r.groups):len(r.groups)]
+	for name, use := range d.uses(order, own) {
+		prefix, suffix, star := strings.Cut(name, "*")
+		if !star {
+			continue
+		}
+		p := fieldPattern{prefix, suffix, use}
+		if !own {
+			for _, name := range r.fields {
+				r.takePattern(&p, name, named, taken)
+			}
+			continue
+		}
+		n := 0
+		for name, lines := range r.h {
+			if n < maxFields && len(lines) > 0 && r.takePattern(&p, name, named, taken) {
+				n++
+			}
+		}
+	}
+}
+
+// takePattern takes in a field that fits a pattern, unless the dialect names it
+// outright.
+func (r *dialectReader) takePattern(p *fieldPattern, name string, named []quotaGroup, taken uint64) bool {
 	dim, ok := p.match(name)
 	if !ok {
 		return false
 	}
-	for i := first; i < last; i++ {
-		for _, have := range r.groups[i].name {
-			if have == name {
-				return false
-			}
+	for i := range named {
+		if slices.Contains(named[i].name[:], name) {
+			return false
 		}
 	}
 	if !r.take(name, taken) {
 		return false
 	}
-	r.found(use, dim, name)
+	r.found(p.use, dim, name)
 	return true
 }
 
@@ -258,12 +232,7 @@ func (r *dialectReader) sent(name string, anyName bool) bool {
 	if anyName {
 		return len(r.h[name]) > 0
 	}
-	for _, f := range r.fields {
-		if f == name {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(r.fields, name)
 }
 
 // take marks a field as explained, and reports whether none of the dialects
@@ -314,26 +283,42 @@ func (r *dialectReader) sort() {
 
 // emit reads one quota.
 func (r *dialectReader) emit(g *quotaGroup) {
-	q := g.quota
-	name, unit := q.Policy, q.Unit
-	p := Policy{Window: q.Window, Quota: -1}
+	p := g.policy()
 	l := ServiceLimit{Remaining: -1, Reset: -1}
-	if g.dim != "" {
-		dim := strings.ToLower(g.dim)
-		switch {
-		case name == "":
-			name = strings.TrimPrefix(dim, "x-")
-		case strings.Contains(name, "*"):
-			name = strings.Replace(name, "*", dim, 1)
-		}
-		if unit == "" {
-			unit = wordUnit(dim)
-		}
-		if p.Window == 0 {
-			p.Window = wordWindow(dim)
-		}
+	r.readTimes(g, &p, &l)
+	if g.quota.Form != FormNumber {
+		r.emitForm(g, p, l)
+		return
 	}
-	p.Name, p.Unit = name, unit
+	r.emitNumber(g, p, l)
+}
+
+// policy is what the table says of a quota, and what its "*" stands for.
+func (g *quotaGroup) policy() Policy {
+	q := g.quota
+	p := Policy{Name: q.Policy, Quota: -1, Window: q.Window, Unit: q.Unit}
+	if g.dim == "" {
+		return p
+	}
+	dim := strings.ToLower(g.dim)
+	switch {
+	case p.Name == "":
+		p.Name = strings.TrimPrefix(dim, "x-")
+	case strings.Contains(p.Name, "*"):
+		p.Name = strings.Replace(p.Name, "*", dim, 1)
+	}
+	if p.Unit == "" {
+		p.Unit = wordUnit(dim)
+	}
+	if p.Window == 0 {
+		p.Window = wordWindow(dim)
+	}
+	return p
+}
+
+// readTimes reads those fields of a quota that state spans and instants.
+func (r *dialectReader) readTimes(g *quotaGroup, p *Policy, l *ServiceLimit) {
+	q := g.quota
 	if s, ok := r.span(g, roleRetryAfter, q.RetryAfterForm); ok && s.d > 0 && r.a.RetryAfter <= 0 {
 		r.a.RetryAfter = s.d
 	}
@@ -351,11 +336,6 @@ func (r *dialectReader) emit(g *quotaGroup) {
 			r.a.RetryAfter = s.d // Discord's older versions state it in milliseconds
 		}
 	}
-	if q.Form != FormNumber {
-		r.emitForm(g, p, l)
-		return
-	}
-	r.emitNumber(g, p, l)
 }
 
 // emitNumber states a quota whose fields are plain numbers: how much it is, how much of it
@@ -368,6 +348,30 @@ func (r *dialectReader) emitNumber(g *quotaGroup, p Policy, l ServiceLimit) {
 	if grouped {
 		limit = strings.ReplaceAll(limit, ",", "")
 	}
+	readSize(&p, limit)
+	if r.line > 0 { // the first of them may be alone in other answers
+		p.Name = strconv.FormatInt(p.Quota, 10)
+	}
+	l.Remaining = r.left(g, grouped, p.Quota >= 0)
+	if q.ResetIfExceeded && !r.refused && (l.Remaining != 0 || l.Reset < time.Second) { // the Date it is read by is cut to seconds
+		l.Reset, l.Resolution, l.Clock = -1, 0, false
+	}
+	if g.name[roleRate] != "" {
+		setRate(&p, r.value(g, roleRate), !g.dialect.anywhere())
+	}
+	if p.Quota < 0 && q.Quota > 0 {
+		p.Quota = q.Quota
+	}
+	r.readUsed(g, grouped, &p, &l)
+	if p.Name == "" && g.name[roleLimit] != fieldLimit && len(limit) <= maxValue && strings.IndexByte(limit, '=') >= 0 {
+		r.emitList(&p, limit)
+	}
+	r.state(g, p, l)
+}
+
+// readSize reads how large a quota is: a number, one with a window, or a rate below
+// one in the window of the table.
+func readSize(p *Policy, limit string) {
 	if n, ok := parseCount(limit); ok {
 		p.Quota = n
 	} else if n, w, ok := parseCountPer(limit); ok {
@@ -376,40 +380,29 @@ func (r *dialectReader) emitNumber(g *quotaGroup, p Policy, l ServiceLimit) {
 		p.Quota = 1 // tollbooth: 0.02 in a second is one in 50
 		p.Window = time.Duration(min(float64(p.Window)/float64(n.nanos)*1e9, float64(maxSpan)))
 	}
-	if r.line > 0 { // the first of them may be alone in other answers
-		p.Name = strconv.FormatInt(p.Quota, 10)
+}
+
+// readUsed reads how much of a quota is used, and what follows from that for how
+// much is left of it, or how large it is, where the response does not say so.
+func (r *dialectReader) readUsed(g *quotaGroup, grouped bool, p *Policy, l *ServiceLimit) {
+	if g.name[roleUsed] == "" {
+		return
 	}
-	l.Remaining = r.left(g, grouped, p.Quota >= 0)
-	if q.ResetIfExceeded && !r.refused && (l.Remaining != 0 || l.Reset < time.Second) { // the Date it is read by is cut to seconds
-		l.Reset, l.Resolution, l.Clock = -1, 0, false
+	value := r.value(g, roleUsed)
+	if grouped {
+		value = strings.ReplaceAll(value, ",", "")
 	}
-	used, usedKnown := int64(0), false
-	if g.name[roleUsed] != "" {
-		value := r.value(g, roleUsed)
-		if grouped {
-			value = strings.ReplaceAll(value, ",", "")
-		}
-		used, usedKnown = parseCount(value)
+	used, ok := parseCount(value)
+	if !ok {
+		return
 	}
-	if g.name[roleRate] != "" {
-		setRate(&p, r.value(g, roleRate), !g.dialect.anywhere())
+	l.Used = used
+	if p.Quota < 0 && l.Remaining >= 0 && g.name[roleLimit] == "" { // else who knows what it is that is used
+		p.Quota = used + l.Remaining
 	}
-	if p.Quota < 0 && q.Quota > 0 {
-		p.Quota = q.Quota
+	if l.Remaining < 0 && p.Quota >= 0 {
+		l.Remaining = max(0, p.Quota-used)
 	}
-	if usedKnown {
-		l.Used = used
-		if p.Quota < 0 && l.Remaining >= 0 && g.name[roleLimit] == "" { // else who knows what it is that is used
-			p.Quota = used + l.Remaining
-		}
-		if l.Remaining < 0 && p.Quota >= 0 {
-			l.Remaining = max(0, p.Quota-used)
-		}
-	}
-	if p.Name == "" && g.name[roleLimit] != fieldLimit && len(limit) <= maxValue && strings.IndexByte(limit, '=') >= 0 {
-		r.emitList(&p, limit)
-	}
-	r.state(g, p, l)
 }
 
 // emitList reads the policies that follow the quota in force in the early IETF

@@ -7,18 +7,13 @@ import (
 	"time"
 )
 
-// conclude reads the budget and judges the status.
+// conclude reads what the response says beside its quotas: which budget it was
+// counted in, and whether it is a refusal.
 func (r *dialectReader) conclude(body []byte) {
 	for i := range r.groups {
 		r.speaks(r.groups[i].dialect)
 	}
-	exhausted, timed := false, false
-	for i := range r.a.Limits {
-		// The last of those allowed at once has been let in.
-		if l := &r.a.Limits[i]; l.Remaining == 0 && l.Unit != UnitConcurrentRequests {
-			exhausted, timed = true, timed || l.Reset > 0
-		}
-	}
+	exhausted, timed := r.usedUp()
 	refusal := (*Refusal)(nil)
 	for i, d := range r.spoken {
 		if r.a.majors == nil {
@@ -28,19 +23,7 @@ func (r *dialectReader) conclude(body []byte) {
 		if i >= r.known && !r.shown && len(d.Refusals) == 0 {
 			continue
 		}
-		for name, more := cutWord(d.Bucket); name != "" && r.a.Bucket == ""; name, more = cutWord(more) {
-			if i < r.own {
-				name = http.CanonicalHeaderKey(name)
-			}
-			if r.sent(name, i < r.own) {
-				r.a.Bucket = trimOWS(r.h[name][0])
-			}
-		}
-		if r.status >= 400 {
-			r.a.Global = r.a.Global || r.shows(d.Global, i < r.own)
-			r.a.Route = r.a.Route || r.shows(d.Route, i < r.own)
-			r.a.NoRetry = r.a.NoRetry || r.shows(d.NoRetry, i < r.own)
-		}
+		r.readSigns(d, i < r.own)
 		for i := range d.Refusals {
 			if refusal == nil && d.Refusals[i].fits(r, exhausted, body) {
 				refusal = &d.Refusals[i]
@@ -48,15 +31,7 @@ func (r *dialectReader) conclude(body []byte) {
 		}
 	}
 	if refusal != nil {
-		r.a.Refused = true
-		r.a.NoRetry = r.a.NoRetry || refusal.NoRetry
-		r.a.Global = r.a.Global || refusal.Global
-		if r.a.RetryAfter <= 0 && !refusal.NoRetry {
-			r.a.RetryAfter = memberSpan(body, refusal.Member)
-		}
-		if r.a.RetryAfter <= 0 && !timed && !refusal.NoRetry {
-			r.a.RetryAfter = refusal.Wait
-		}
+		r.refuse(refusal, timed, body)
 	}
 	// A status 403 that says when to come back, or that nothing is left, is no
 	// lack of permission.
@@ -75,6 +50,51 @@ func (r *dialectReader) conclude(body []byte) {
 	case !said || len(r.spoken) == 0:
 	case r.a.Dialect == "", r.a.Dialect == dialectIETF06 && r.known > 0: // who it is says more than the draft does
 		r.a.Dialect = r.spoken[0].Name
+	}
+}
+
+// usedUp reports whether nothing is left of a quota, and whether it is said when
+// there is more. That no more requests may be in flight at once is no sign of it:
+// this one was the last that was let in.
+func (r *dialectReader) usedUp() (exhausted, timed bool) {
+	for i := range r.a.Limits {
+		if l := &r.a.Limits[i]; l.Remaining == 0 && l.Unit != UnitConcurrentRequests {
+			exhausted, timed = true, timed || l.Reset > 0
+		}
+	}
+	return exhausted, timed
+}
+
+// readSigns reads the fields by which a dialect names the budget of the response
+// and says what a refusal holds for.
+func (r *dialectReader) readSigns(d *Dialect, own bool) {
+	for name, more := cutWord(d.Bucket); name != "" && r.a.Bucket == ""; name, more = cutWord(more) {
+		if own {
+			name = http.CanonicalHeaderKey(name)
+		}
+		if r.sent(name, own) {
+			r.a.Bucket = trimOWS(r.h[name][0])
+		}
+	}
+	if r.status >= 400 {
+		r.a.Global = r.a.Global || r.shows(d.Global, own)
+		r.a.Route = r.a.Route || r.shows(d.Route, own)
+		r.a.NoRetry = r.a.NoRetry || r.shows(d.NoRetry, own)
+	}
+}
+
+// refuse takes the response for a refusal of this kind. timed: a reset says when
+// there is more.
+func (r *dialectReader) refuse(f *Refusal, timed bool, body []byte) {
+	r.a.Refused = true
+	r.a.NoRetry = r.a.NoRetry || f.NoRetry
+	r.a.Global = r.a.Global || f.Global
+	if f.NoRetry || r.a.RetryAfter > 0 {
+		return
+	}
+	r.a.RetryAfter = memberSpan(body, f.Member)
+	if r.a.RetryAfter <= 0 && !timed {
+		r.a.RetryAfter = f.Wait
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 //
 // A Dialect is only data, save Body. It must not be changed once in use.
 type Dialect struct {
-	// Name is what [Announcement.Dialect] says of a response it explains, and
-	// names a policy where another one has its name already.
+	// Name is what [Announcement.Dialect] is for a response in this dialect. It
+	// is also given to a policy whose own name another one has already.
 	Name string
 
 	// Origins lists where the dialect is spoken: origins

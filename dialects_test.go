@@ -790,3 +790,16 @@ func TestWantsBody(t *testing.T) {
 		}
 	}
 }
+
+// Where only a service's documentation says how large a quota is, answers still say what is
+// left of it.
+func TestDocumentedQuotaIsThatOfWhatIsLeft(t *testing.T) {
+	own := []Dialect{{Name: "own", Quotas: []QuotaFields{{Policy: "day", Quota: 500, Window: 24 * time.Hour, Remaining: "X-Left"}}}}
+	a := dialectsOf("https://api.example.org", 200, "", own, "X-Left", "499")
+	if want := []Policy{{Name: "day", Quota: 500, Window: 24 * time.Hour}}; !slices.Equal(a.Policies, want) {
+		t.Errorf("policies %+v, want %+v", a.Policies, want)
+	}
+	if len(a.Limits) != 1 || a.Limits[0].Policy != "day" || a.Limits[0].Remaining != 499 {
+		t.Errorf("limits %+v", a.Limits)
+	}
+}

@@ -90,7 +90,13 @@
 //
 //	client := &http.Client{Transport: &oauth2.Transport{Source: tokens, Base: &heed.Transport{}}}
 //
-// [Bypass] lets a request pass untouched where nothing else will do.
+// [Bypass] lets a request pass untouched where nothing else will do. What
+// answers by itself, a cache or a recorder, goes outside as well: it would
+// repeat what an origin announced long ago.
+//
+// Libraries that try again by themselves and heed multiply their tries; turn
+// one of the two off. What to tell which library is in docs/libraries.md.
+// Timeouts, that of an http.Client too, include the time a request waits.
 //
 // # Seeing what it does
 //

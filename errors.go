@@ -110,59 +110,73 @@ type LimitError struct {
 // Error says that the request was not sent, by whose limit, and when it could be.
 func (e *LimitError) Error() string {
 	text := "heed: request to " + e.Origin + " not sent: "
-	policy := e.whose()
-	if e.Reason == ReasonCost {
-		return text + "it costs more than " + policy + " can ever give"
+	switch {
+	case e.Reason == ReasonCost:
+		return text + "it costs more than " + e.whose() + " can ever give"
+	case e.waited:
+		return text + e.holder() + "; " + e.afterWaiting()
 	}
+	return text + e.holder() + "; " + e.earliest() + e.why()
+}
+
+// holder says what held the request.
+func (e *LimitError) holder() string {
 	switch e.Cause {
 	case CausePolicy:
-		text += policy + " has too little left"
+		return e.whose() + " has too little left"
 	case CauseSmoother:
-		text += "requests are being spread over the window of " + policy
+		return "requests are being spread over the window of " + e.whose()
 	case CausePause:
-		text += "the origin is paused"
+		return "the origin is paused"
 	case CauseInterval:
-		text += "the interval between requests has not passed"
+		return "the interval between requests has not passed"
 	case CauseConcurrency:
-		text += "as many requests as allowed are in flight"
+		return "as many requests as allowed are in flight"
 	case CauseScout:
-		text += "the answer to a request sent ahead is awaited"
+		return "the answer to a request sent ahead is awaited"
 	case CauseBackoff:
-		text += "it was refused and backs off"
+		return "it was refused and backs off"
 	case CauseLedger:
-		text += "the shared quota has too little left"
-	default:
-		text += "others came first"
+		return "the shared quota has too little left"
 	}
-	if e.waited {
-		text += fmt.Sprintf("; it had waited %v when ", readable(e.Wait))
-		if e.Reason == ReasonMaxWait {
-			return text + "MaxWait was over"
-		}
-		return text + "its deadline came"
+	return "others came first"
+}
+
+// afterWaiting says what ended a wait, of which nobody knows how much longer it would
+// have been.
+func (e *LimitError) afterWaiting() string {
+	text := fmt.Sprintf("it had waited %v when ", readable(e.Wait))
+	if e.Reason == ReasonMaxWait {
+		return text + "MaxWait was over"
 	}
+	return text + "its deadline came"
+}
+
+// earliest says when the request could start.
+func (e *LimitError) earliest() string {
 	if e.Wait > 0 {
-		text += fmt.Sprintf("; it could start in %v at the earliest", readable(e.Wait))
-	} else {
-		text += "; nobody can say when it could start"
+		return fmt.Sprintf("it could start in %v at the earliest", readable(e.Wait))
 	}
+	return "nobody can say when it could start"
+}
+
+// why says why the request was not kept waiting until then.
+func (e *LimitError) why() string {
 	switch {
 	case e.Reason == ReasonDeadline && e.Wait > 0:
-		text += ", not before its deadline"
+		return ", not before its deadline"
 	case e.Reason == ReasonDeadline:
-		text += ", and its deadline has come"
+		return ", and its deadline has come"
 	case e.Reason == ReasonMaxWait && e.Wait > 0:
-		text += ", longer than MaxWait allows"
+		return ", longer than MaxWait allows"
 	case e.Reason == ReasonMaxWait:
-		text += ", and MaxWait is over"
+		return ", and MaxWait is over"
 	case e.Reason == ReasonQueueFull:
-		text += ", and the queue is full"
+		return ", and the queue is full"
 	case e.Wait > 0:
-		text += ", and was asked not to wait"
-	default:
-		text += ", and it was asked not to wait"
+		return ", and was asked not to wait"
 	}
-	return text
+	return ", and it was asked not to wait"
 }
 
 // whose says which policy it is, and whose.

@@ -14,13 +14,13 @@ const (
 	EventAdmitted  // a request may go; Wait is how long it waited
 	EventAnswered  // an answer came; Status, Latency, Remaining
 	EventRefused   // an answer turned a request away for a limit; as EventAnswered
-	EventPaused    // a partition or origin is paused, or, Capped by CausePolicy, held by Policy for longer than is waited for; Wait, Asked, Cause, Policy, InARow, Capped
-	EventResumed   // a pause is over; Cause CausePolicy and Policy, where a policy does not hold for longer than is waited for any more
+	EventPaused    // a partition or origin is paused, or, if Capped and Cause is CausePolicy, Policy holds it for longer than Max; Wait, Asked, Cause, Policy, InARow, Capped
+	EventResumed   // a pause is over, or, if Cause is CausePolicy, Policy no longer holds requests for longer than MaxRetryAfter; Cause, Policy
 	EventLearned   // a policy was announced for the first time, changed, or was inferred; Policy, Quota, Window, Unit
 	EventRetried   // a request is about to be tried again; Attempt, and Status of the answer it is tried again for
 	EventDegraded  // a shared ledger was lost (Err) or is back (no Err)
 	EventForgotten // an origin's state was dropped
-	EventSetAside  // a token of a [Pool] was answered 401, and is not used there any more; Partition tells which
+	EventSetAside  // a token of a [Pool] was answered 401 and is set aside at the origin; Partition tells which
 )
 
 func (k Kind) String() string {
@@ -55,14 +55,15 @@ func (k Kind) String() string {
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
 // An Event is one thing that happened at one origin, for dashboards and
-// metrics. Fields that neither its Kind nor their own comments name say nothing.
-// Credentials, partition keys and URLs are never part of it.
+// metrics. A field means something only where the comment of its Kind or its own
+// comment names it. Credentials, partition keys and URLs are never part of it.
 //
-// Goroutines tell of what they brought about themselves, so that an event can be
-// told after a later one of another goroutine: Time says which was first. What only
-// the time brings about (the end of a pause) is told by whoever comes by next. A request
-// that is not sent in the end ([LimitError], a cancelled context) or gets no answer
-// has no event of its own: whoever sent it has the error.
+// Each goroutine reports what it brought about itself, so an event can be reported
+// after a later one of another goroutine: Time gives their order. What merely the
+// passing of time brings about, such as the end of a pause, is reported by the next
+// goroutine that deals with the origin. A request that is not sent in the end (a
+// [*LimitError], a cancelled context) or gets no answer has no event of its own:
+// its sender has the error.
 type Event struct {
 	Kind   Kind
 	Time   time.Time
@@ -75,7 +76,7 @@ type Event struct {
 	Policy string        // the policy's name
 	Bucket string        // EventPaused, EventResumed: the budget it is about, as the origin names it; "": not one alone
 	Wait   time.Duration // how long it waited, or has to wait
-	Total  time.Duration // EventWaiting, EventAdmitted: the waits of all admitted to the origin so far
+	Total  time.Duration // EventWaiting, EventAdmitted: the sum of the waits of all requests admitted to the origin so far
 	Queue  int           // requests waiting in the partition
 
 	Status    int           // HTTP status
@@ -88,7 +89,7 @@ type Event struct {
 	Unit      Unit
 
 	Timed  bool          // EventPaused: the server or the user said for how long
-	Asked  time.Duration // EventPaused: for how long the server said, where heed waits longer for having found that too short; 0: for Wait, or longer where that is Capped
+	Asked  time.Duration // EventPaused: what the server asked for, where heed waits longer because that has proved too short; 0: it asked for Wait, or for more where Capped
 	Manual bool          // EventPaused, EventResumed: by Registry.Pause
 	Whole  bool          // EventPaused, EventResumed: the whole origin and not one partition
 	Capped bool          // EventPaused: cut down to Max

@@ -10,12 +10,12 @@ import (
 
 // An Announcement is all that one response says about limits.
 type Announcement struct {
-	Policies   []Policy
-	Limits     []ServiceLimit
-	RetryAfter time.Duration // 0 or less: not said, or unusable
-	Refused    bool          // the response turned the request away for a limit
-	Violated   []string      // policies named by a problem document
-	Dialect    string        // "ietf-11", "github", …; "" where nothing was announced
+	Policies   []Policy       // what the quotas are
+	Limits     []ServiceLimit // what is left of them
+	RetryAfter time.Duration  // how long to wait, by Retry-After or a sibling; 0 or less: not said, or unusable
+	Refused    bool           // the response turned the request away for a limit
+	Violated   []string       // policies named by a problem document
+	Dialect    string         // "ietf-11", "github", …; "" where nothing was announced
 
 	// NoRetry reports that the server does not want this request again:
 	// x-should-retry: false, the draft's abnormal-usage-detected, a plan
@@ -106,9 +106,17 @@ func (a *Announcement) parseBody(origin string, resp *http.Response, body []byte
 	return true
 }
 
-// announcementOf is ParseAnnouncement for a response that is known by its
-// parts. body is the beginning of a refusal's body, nil where it was not looked
-// at; own are a user's dialects, which come before those heed knows.
+// A reply is what of a response may speak of limits.
+type reply struct {
+	origin string // whose dialects it may be in; "": nobody's
+	status int
+	header http.Header
+	body   []byte    // the beginning of a refusal's body; nil: it was not looked at
+	now    time.Time // when it came
+	own    []Dialect // a user's dialects, which come before those heed knows
+}
+
+// announcementOf is ParseAnnouncement for a response that is known by its parts.
 func announcementOf(origin string, status int, h http.Header, body []byte, now time.Time, own []Dialect) Announcement {
 	// Most responses say nothing about limits. They are told by the names of
 	// their fields alone.
@@ -117,46 +125,44 @@ func announcementOf(origin string, status int, h http.Header, body []byte, now t
 	if len(fields) == 0 && len(own) == 0 && status < 400 {
 		return Announcement{Cached: fromCache(h)}
 	}
-	return readAnnouncement(origin, status, h, fields, body, now, own)
+	return readAnnouncement(reply{origin, status, h, body, now, own}, fields)
 }
 
 // readAnnouncement is announcementOf for a response that may say something.
 // fields are the names of its fields that speak of limits.
-func readAnnouncement(origin string, status int, h http.Header, fields []string, body []byte, now time.Time, own []Dialect) Announcement {
+func readAnnouncement(r reply, fields []string) Announcement {
 	a := Announcement{
-		Refused: status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable,
+		Refused: r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable,
 	}
-	var date time.Time
-	if lines := h["Date"]; len(lines) > 0 {
-		date, _ = parseTimeNear(lines[0], now)
+	if lines := r.header["Date"]; len(lines) > 0 {
+		a.Date, _ = parseTimeNear(lines[0], r.now)
 	}
-	a.Date = date
-	ref := date
+	ref := a.Date
 	if ref.IsZero() {
-		ref = now
+		ref = r.now
 	}
 	said := false
 	if len(fields) > 0 {
-		a.RetryAfter, said = retryAfter(h, ref)
-		for _, line := range bounded(h[fieldShouldRetry]) {
+		a.RetryAfter, said = retryAfter(r.header, ref)
+		for _, line := range bounded(r.header[fieldShouldRetry]) {
 			a.NoRetry = a.NoRetry || equalFold(trimOWS(line), "false")
 		}
-		a.readIETF(h, ref)
+		a.readIETF(r.header, ref)
 		for i := range a.Limits {
 			said = said || a.Limits[i].Remaining == 0
 		}
 	}
-	if status == http.StatusForbidden && said {
+	if r.status == http.StatusForbidden && said {
 		a.Refused = true // not for lack of permission
 	}
-	readDialects(origin, status, h, fields, body, date, now, own, &a)
-	if fromCache(h) {
+	readDialects(r, fields, ref, &a)
+	if fromCache(r.header) {
 		// It cost nothing, and is about the past (draft-11, section 7.3).
 		a.Policies, a.Limits, a.PerRoute, a.Dialect, a.Bucket = nil, nil, nil, "", ""
-		a.Cached, a.Refused = true, a.Refused && status >= 400
+		a.Cached, a.Refused = true, a.Refused && r.status >= 400
 	}
-	if len(body) > 0 && isProblem(h) {
-		a.readProblem(body)
+	if len(r.body) > 0 && isProblem(r.header) {
+		a.readProblem(r.body)
 	}
 	return a
 }

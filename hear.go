@@ -208,7 +208,7 @@ func (p *partition) hearLimits(now time.Time, pm *Permit, a *Announcement, first
 		s.habit.said(now)
 		s.habit.left(lim.Remaining, a.Refused, made)
 		told = told || lim.Remaining >= 0
-		p.hearLimit(now, pm, s, lim, a, a.inDialect())
+		p.hearLimit(now, pm, s, lim, a)
 	}
 	return told, buckets
 }
@@ -267,9 +267,9 @@ func (p *partition) limited(now time.Time, bucket string, lim *ServiceLimit) *sl
 	return nil
 }
 
-// hearLimit takes in what an answer says of one slot. known: it is in the dialect
-// of a service.
-func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLimit, a *Announcement, known bool) {
+// hearLimit takes in what an answer says of one slot.
+func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLimit, a *Announcement) {
+	known := a.inDialect()
 	if known {
 		lim = s.resetUnit.read(now, pm.start, lim)
 	}
@@ -277,63 +277,78 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 		lim.Reset, lim.Clock = a.RetryAfter, false
 	}
 	grain := lim.Resolution
-	instant := now.Add(lim.Reset)
-	if c := &p.origin.clock; lim.Clock && lim.Reset > 0 && !a.Date.IsZero() {
-		by := time.Duration(0)
-		instant = a.Date.Add(lim.Reset)
-		lim.Reset, by = c.until(now, instant)
-		lim.Resolution += by
-	}
+	instant := p.origin.readClock(now, &lim, a.Date)
 	if lim.Reset >= 0 {
-		if s.ledger.said.IsZero() && s.habit.onRefusals && p.learner.accepted == s.policy.Quota { // they used it up
-			s.inference.firstThen, s.inference.usedThen = p.learner.since, s.accepted()-s.policy.Quota
-		}
-		s.inferFrom(now, &lim, grain)
-		s.inference.resetSaid = now.Add(min(lim.Reset, p.origin.limits.MaxRetryAfter))
+		p.hearReset(now, s, &lim, grain)
 	}
-	if s.policy.Unit == UnitConcurrentRequests {
+	switch {
+	case s.policy.Unit == UnitConcurrentRequests:
 		if s.said.Quota == 0 && lim.Remaining >= 0 {
 			s.policy.Quota = max(s.inFlight+lim.Remaining, 1)
 			s.terms.Quota = s.policy.Quota
 		}
-		return
-	}
-	if !s.enforced() {
+	case !s.enforced():
 		s.show(now, pm.start, &lim, known, p.origin.limits.MaxRetryAfter)
-		return
+	default:
+		p.hearLeft(now, pm, s, statement{
+			remaining: lim.Remaining, reset: lim.Reset, resolution: lim.Resolution, grain: grain, clock: lim.Clock, instant: instant,
+			after: a.RetryAfter, refused: a.Refused,
+		})
 	}
+}
+
+// readClock returns the instant of a limit's reset. Where the origin names one it is an instant
+// of the origin's clock, which showed date: the limit then has how long it is until this clock
+// shows it, and by how much that may be off.
+func (o *origin) readClock(now time.Time, lim *ServiceLimit, date time.Time) (instant time.Time) {
+	if !lim.Clock || lim.Reset <= 0 || date.IsZero() {
+		return now.Add(lim.Reset)
+	}
+	instant = date.Add(lim.Reset)
+	reset, by := o.clock.until(now, instant)
+	lim.Reset, lim.Resolution = reset, lim.Resolution+by
+	return instant
+}
+
+// hearReset takes in what the reset of a limit tells of the slot's window.
+func (p *partition) hearReset(now time.Time, s *slot, lim *ServiceLimit, grain time.Duration) {
+	if s.ledger.said.IsZero() && s.habit.onRefusals && p.learner.accepted == s.policy.Quota { // they used it up
+		s.inference.firstThen, s.inference.usedThen = p.learner.since, s.accepted()-s.policy.Quota
+	}
+	s.inferFrom(now, lim, grain)
+	s.inference.resetSaid = now.Add(min(lim.Reset, p.origin.limits.MaxRetryAfter))
+}
+
+// hearLeft takes in what the answer to pm's request says of a slot that is kept to.
+func (p *partition) hearLeft(now time.Time, pm *Permit, s *slot, st statement) {
 	c := pm.charge(s)
-	c.told = lim.Remaining
-	if a.Refused && lim.Remaining == 0 {
+	c.told = st.remaining
+	if st.refused && st.remaining == 0 {
 		s.settleRefused(now, c)
 	} else {
 		s.settle(now, pm.start, c)
 	}
 	if s.ledger.said.IsZero() {
-		s.habit.ours = s.ledger.adopt(now, p.learner.accepted, lim.Remaining, &s.terms)
+		s.habit.ours = s.ledger.adopt(now, p.learner.accepted, st.remaining, &s.terms)
 	}
 	switch {
-	case a.Refused:
+	case st.refused:
 		s.habit.inRow = 0
 	case s.habit.late(&s.policy):
 		s.habit.spoke(pm.route())
 	}
 	room := s.ledger.room(now, &s.terms)
-	capped := s.ledger.hear(now, pm.start, c, &s.terms, statement{
-		remaining: lim.Remaining, reset: lim.Reset, resolution: lim.Resolution, grain: grain, clock: lim.Clock, instant: instant,
-		after: a.RetryAfter, refused: a.Refused,
-	}, p.origin.limits.MaxRetryAfter)
+	capped := s.ledger.hear(now, pm.start, c, &s.terms, st, p.origin.limits.MaxRetryAfter)
 	if after := s.ledger.room(now, &s.terms); after < room || now.Before(s.ledger.closed) {
 		p.news = true
 	}
 	switch {
-	case lim.Remaining == 0:
-		if capped {
-			p.cut(now, s)
-		}
-		s.capped = capped
-	default:
+	case st.remaining != 0:
 		s.capped = s.capped && !s.isOpen(now)
+	case capped:
+		p.cut(now, s)
+	default:
+		s.capped = false
 	}
 }
 

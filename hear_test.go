@@ -89,3 +89,20 @@ func TestNamesThatAnswersHaveStatedAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// A limit may name a partition key that its policy does not name. It says what is left of that
+// policy all the same, and is none of its own.
+func TestLimitWithAPartitionKeyIsOfThePolicyThatNamesNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, err := NewRegistry(Config{Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		hearOf(t, r, "https://api.example.org/", `"default";q=10;w=60`, `"default";r=7;t=30;pk=:YQ==:`)
+		got := r.Snapshot()[0].Partitions[0].Policies
+		if len(got) != 1 || got[0].Quota != 10 || got[0].Remaining != 7 {
+			t.Errorf("policies %+v, want the one announced, with 7 of 10 left", got)
+		}
+	})
+}

@@ -39,8 +39,8 @@ func (v *verdict) holdBy(at time.Time, by obstacle) {
 
 // await makes the verdict depend on something that has yet to happen, and
 // will not before at.
-func (v *verdict) await(at time.Time, cause Cause, policy string) {
-	v.awaitBy(at, obstacle{cause: cause, policy: policy})
+func (v *verdict) await(at time.Time, cause Cause) {
+	v.awaitBy(at, obstacle{cause: cause})
 }
 
 func (v *verdict) awaitBy(at time.Time, by obstacle) {
@@ -71,7 +71,7 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 	}
 	first := v.at // nobody goes before
 	if p.listening > 0 || o.listening > 0 {
-		v.await(now, CausePause, "")
+		v.await(now, CausePause)
 	}
 	o.space(now, &v, a.opts.minInterval, pl.all)
 	v.hold(o.kept(a), CauseInterval, "")
@@ -81,7 +81,7 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 	}
 	if !p.cap.free(p.unanswered) {
 		if at := p.lastStart.Add(max(p.patience(), windowless)); now.Before(at) { // one that hangs stops nobody
-			v.await(now, CauseConcurrency, "")
+			v.await(now, CauseConcurrency)
 			v.again = at
 		}
 	}
@@ -91,12 +91,12 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 		}
 	}
 	if at, ok := p.opening.free(now, p.patience()); !ok {
-		v.await(now, CauseScout, "")
+		v.await(now, CauseScout)
 		v.again = at
 	}
 	if l := a.lane; l != nil {
 		if at, ok := l.opening.free(now, p.patience()); !ok {
-			v.await(now, CauseScout, "")
+			v.await(now, CauseScout)
 			v.again = latest(v.again, at)
 		}
 	}
@@ -215,14 +215,14 @@ func (o *origin) space(now time.Time, v *verdict, interval time.Duration, n int)
 		switch {
 		case o.inFlight > 0:
 			first = latest(base, now.Add(l.MinPause))
-			v.await(first, CauseInterval, "")
+			v.await(first, CauseInterval)
 		case !o.lastEnd.IsZero():
 			first = latest(base, o.lastEnd.Add(l.MinPause))
 		}
 		v.hold(first.Add(times(int64(n), l.MinPause)), CauseInterval, "")
 	}
 	if l.MaxConcurrent > 0 && o.inFlight >= l.MaxConcurrent {
-		v.await(now, CauseConcurrency, "")
+		v.await(now, CauseConcurrency)
 	}
 }
 
@@ -319,7 +319,7 @@ func (p *partition) smooth(now time.Time, l *lane) {
 
 func (p *partition) smoothTo(now time.Time, m *smoother, l *lane, waiting *tally) {
 	sm := &p.origin.limits.Smoothing
-	least, interval, policy := math.Inf(1), sm.Interval, ""
+	least := tempo{pace: math.Inf(1)}
 	for _, s := range p.slots {
 		if !s.enforced() || (s.bucketName == "") != (l == nil) || !s.holds(l) {
 			continue
@@ -331,11 +331,12 @@ func (p *partition) smoothTo(now time.Time, m *smoother, l *lane, waiting *tally
 		if s.source == SourceAnnounced { // its window may be absurd
 			pace = max(pace, 1/(0.99*p.origin.limits.MaxRetryAfter.Seconds()))
 		}
-		if pace < least {
-			least, interval, policy = pace, s.micro(sm), s.policy.Name
+		if pace < least.pace {
+			least = tempo{pace: pace, policy: s.policy.Name}
+			least.interval, least.grown = s.micro(sm)
 		}
 	}
-	m.set(now, least, interval, policy, sm.always())
+	m.set(now, least, sm.always())
 }
 
 // admit takes what a costs of every limit, all at the instant it was judged.

@@ -196,6 +196,7 @@ func (l *ledger) take(now time.Time, n int64, p *Policy) charge {
 	l.left -= n
 	l.most -= n
 	l.follow(now)
+	l.solitude.went(now, l.sent, l.answered, l.quickest)
 	said := int64(unlimited)
 	if l.stated {
 		said = l.saidLeft
@@ -408,6 +409,7 @@ func (l *ledger) exactly(c *charge, p *Policy, r int64) (left int64, known bool)
 // hearLeft moves what is taken to be left to between the least and the most, r, that
 // the answer to c allows.
 func (l *ledger) hearLeft(now, start time.Time, c *charge, p *Policy, r, least int64, refused bool) {
+	l.solitude.hear(r, c.sent, l.sent, l.answered)
 	switch {
 	case l.stated && l.flows() && c.sent < l.saidOf: // an older word than the last
 		return

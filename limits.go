@@ -9,29 +9,30 @@ import (
 	"time"
 )
 
-// Limits are what a user asks for one origin, beside what the origin itself
-// announces. The zero value asks for nothing and bounds what servers can ask.
+// Limits are what the user asks heed to keep to at one origin, besides what the
+// origin itself announces. The zero value asks for nothing; it only bounds what
+// servers can ask for.
 type Limits struct {
 	Policies      []Policy      // kept to beside those the origin announces
 	MinInterval   time.Duration // between two starts on the origin
 	MinPause      time.Duration // between the end of one request and the start of the next, so one at a time
 	MaxConcurrent int           // requests in flight; 0: no cap
-	MaxRetryAfter time.Duration // longest pause a server can ask for, and wait for an answer that does not come; 0: an hour
+	MaxRetryAfter time.Duration // longest pause a server can ask for, and longest wait for an answer that may never come; 0: an hour
 	MaxWait       time.Duration // longest a request may wait, all its attempts together; 0: as long as its context
 	MaxQueue      int           // requests waiting at once on the origin; 0: no cap
-	MinBackoff    time.Duration // wait where a refusal gives no hint; 0: 5 s
+	MinBackoff    time.Duration // wait after a first refusal that does not say how long, doubled with each one in a row; 0: 5 s
 	MaxBackoff    time.Duration // longest such wait; 0: 5 min
 	Smoothing     Smoothing     // how requests are spread over a window
 	IgnoreHeaders bool          // announced limits are not followed; refusals and their Retry-After are
 	Unlimited     bool          // heed steps aside for this origin: no wait, no pause, no retry
 }
 
-// Smoothing says how requests are spread over the window that binds. Pacing
-// sets in where demand would outrun the quota, unless Strict or a Velocity
-// below 1 ask for it always.
+// Smoothing says how requests are spread over the window of the policy that
+// binds. They are paced once demand would outrun the quota, or always where
+// Strict or a Velocity below 1 asks for that.
 type Smoothing struct {
 	Interval time.Duration // micro-interval within which requests may bunch; 0: 2 s; never more than a tenth of the window
-	Velocity float64       // 1: the quota lasts exactly as long as its window; 1.5: a third less; 0: 1.5
+	Velocity float64       // 0.5: half the rate; 1: the quota lasts exactly as long as its window; 2: half as long; 0: 1.5
 	Strict   bool          // pace every request, whatever the demand
 	Off      bool          // never pace
 }
@@ -113,8 +114,7 @@ func orDefault[T comparable](v *T, d T) {
 	}
 }
 
-// LogValue makes limits show in a log as what is set of them. Partition keys
-// are left out.
+// LogValue has a log show those limits that are set. Partition keys are left out.
 func (l Limits) LogValue() slog.Value {
 	var set []slog.Attr
 	for _, p := range l.Policies {

@@ -12,6 +12,7 @@ type company struct {
 	othersSeen bool     // they use a share that matters
 	foreign    int64    // units others use …
 	theirs     theirUse // … and of a window that is proven to slide, with when each comes back
+	solitude   solitude
 }
 
 // theirUse is a usage of which the oldest part is spread over a window only once somebody asks: most

@@ -93,10 +93,10 @@ func (f *flights) remove(pm *Permit) {
 }
 
 // Observe learns from the answer's status and fields, and reports what they
-// say. Where the answer is a refusal with a problem document, it looks at that
-// too and puts the body back; it waits for it no longer than a second. Observe
-// does not end the permit: its request is in flight until [Permit.Release]. A
-// second answer teaches nothing, nor does nil.
+// say. If the answer is a refusal with a problem document, it looks at that too,
+// waits for it no longer than a second, and puts the body back. Observe does not
+// end the permit: its request is in flight until [Permit.Release]. Only the first
+// answer counts; nil is ignored.
 func (pm *Permit) Observe(resp *http.Response) Announcement {
 	now := time.Now()
 	switch {
@@ -118,10 +118,10 @@ func (pm *Permit) Observe(resp *http.Response) Announcement {
 	return a
 }
 
-// Learn takes in limits or a refusal from anywhere else than a response's
+// Learn takes in limits or a refusal from a source other than a response's
 // status and fields: its body, a stream, a message out of band. It can be
-// called at any time before or after Observe. A RetryAfter holds what shares
-// the quota for that long, whether or not anything was refused.
+// called at any time before or after Observe. A RetryAfter holds all requests that
+// share the quota for that long, whether or not anything was refused.
 func (pm *Permit) Learn(a Announcement) { pm.learn(time.Now(), 0, &a) }
 
 // learn is Observe's and Learn's common part; status 0 is no answer.

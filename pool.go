@@ -16,24 +16,25 @@ import (
 )
 
 // A Pool is an [http.RoundTripper] that sends requests with several tokens.
-// Each request goes out with the token that has most room at its origin, and
-// waits only where none has any: then in the lines of all of them, at most 16,
-// to go with the first that has room. Limits.MaxQueue counts it in each line.
-// Where a request is refused for a limit and another token has room, it is tried
-// again with that one at once, if [Transport.Retry] lets it be repeated.
+// Each request goes out with the token that has most room at its origin. It
+// waits only if none has any: then it stands in line for all of them, or for the
+// 16 whose wait is shortest, and goes with the first that has room.
+// [Limits.MaxQueue] counts it in each line. If a request is refused for a limit
+// and another token has room, it is tried again with that one at once, provided
+// that [Transport.Retry] lets it be repeated.
 //
-// A token that an origin answers with status 401 is set aside there for as long
-// as Tokens returns it, and an hour longer, and told of as [EventSetAside]; the
-// request is tried again with another one. The answer comes back where there is
-// no other.
+// A token that an origin answers with status 401 is set aside at that origin,
+// which [EventSetAside] reports, and the request is tried again with another
+// token. If there is no other, the answer comes back. The token stays set aside
+// for as long as Tokens returns it, and for an hour after that.
 //
-// Many services forbid in their terms to get around a limit with more
-// accounts or tokens than one, and close those of who does. Use a Pool only
-// where the service lets each token have a quota of its own for your purpose.
+// The terms of many services forbid getting around a limit with several accounts
+// or tokens, and those who do it lose them. Use a Pool only where the service
+// gives each token a quota of its own for your purpose.
 //
 // A redirect to another origin goes without a token, as http.Client does not
-// pass on credentials either. Tokens are never logged, and none is part of an
-// event or an error of the Pool.
+// pass on credentials either. Tokens are never logged, and no event and no error
+// of the Pool contains one.
 //
 // A Pool may be used by any number of goroutines. Its fields must not be changed
 // after first use, and it must not be copied.
@@ -42,15 +43,16 @@ type Pool struct {
 	// token. nil: one of its own, with the defaults.
 	Transport *Transport
 
-	// Tokens returns the tokens there are; one that is given twice counts once.
-	// It is asked for every request, so it should answer from memory, and may be
-	// called by several goroutines at once. Its error is RoundTrip's. It must not
-	// be nil.
+	// Tokens returns the tokens there are; a token that is listed twice counts
+	// once. It is called for every request, so it should answer from memory, and
+	// by several goroutines at once. RoundTrip returns its error, wrapped. It must
+	// not be nil.
 	Tokens func(context.Context) ([]string, error)
 
-	// Apply puts a token on a request, which is a copy of the caller's. It may
-	// be called several times for one request, of which most are not sent.
-	// nil: as a Bearer token, in Authorization.
+	// Apply puts a token on a request, which is a copy of the caller's. It is
+	// called with each token that a request may go with, most of which are then
+	// not used, and by several goroutines at once. nil: the token becomes a Bearer
+	// token in Authorization.
 	Apply func(*http.Request, string)
 
 	own   Transport
@@ -80,7 +82,8 @@ func (p *Pool) transport() *Transport {
 	return &p.own
 }
 
-// RoundTrip sends one request with the token that has most room.
+// RoundTrip sends one request with the token that has most room. Its error is
+// that of Tokens or [ErrNoToken], wrapped, or else as [Transport.RoundTrip]'s.
 func (p *Pool) RoundTrip(req *http.Request) (*http.Response, error) {
 	t := p.transport()
 	serves, tokens, tok, pm, err := p.first(req)
@@ -90,71 +93,24 @@ func (p *Pool) RoundTrip(req *http.Request) (*http.Response, error) {
 	case !serves:
 		return t.RoundTrip(req)
 	}
-	answer := func(resp *http.Response, err error) (*http.Response, error) {
-		if resp != nil {
-			resp.Request = req // without the token
-		}
-		return resp, err
-	}
-	out := t.send(tok.req, pm)
-	pm = nil                // it is out's
-	var again *http.Request // to send next
+	r := poolTries{pool: p, req: req, tokens: tokens, tok: tok, out: t.send(tok.req, pm), attempt: 1}
 	panicked := true
 	defer func() {
-		if !panicked {
-			return
-		}
-		defer out.drop()
-		if again != nil && again.Body != nil {
-			again.Body.Close()
-		}
-		if pm != nil {
-			pm.Cancel()
+		if panicked {
+			r.drop()
 		}
 	}()
-	for attempt := 1; ; {
-		rejected := out.err == nil && out.resp.StatusCode == http.StatusUnauthorized
-		if rejected {
-			p.setAside(tok, out.permit)
-			tokens = slices.DeleteFunc(tokens, func(other *token) bool { return other == tok })
-			if len(tokens) == 0 || !p.repeats(req) {
-				break
-			}
-		} else {
-			if attempt > t.Retry.max() || !t.triesAgain(tok.req, &out) {
-				break
-			}
-			if !out.said.Refused || out.said.Global {
-				panicked = false
-				return answer(t.tryAgain(tok.req, out, attempt))
-			}
-			attempt++
-		}
-		out.permit.Release() // the next attempt must not wait for the slot of this one
-		a := out.another(attempt)
-		tok.notBefore, tok.budgets = out.permit.ownRetryAt(), a.budgets
-		var next *token
-		if next, pm, err = p.acquire(tokens, a); err != nil {
-			if ctx := req.Context(); errors.Is(ctx.Err(), context.Canceled) {
-				out.discard()
-				panicked = false
-				return nil, context.Cause(ctx)
-			}
-			break
-		}
-		tok.notBefore = time.Time{}
-		if again, err = replay(next.req); err != nil {
-			pm.Cancel()
-			break
-		}
-		out.discard()
-		tok = next
-		sent, under := again, pm
-		again, pm = nil, nil
-		out = t.send(sent, under)
+	for r.next() {
+		r.send()
 	}
 	panicked = false
-	return answer(out.resp, out.err)
+	if r.sameToken {
+		r.out.resp, r.out.err = t.tryAgain(r.tok.req, r.out, r.attempt)
+	}
+	if r.out.resp != nil {
+		r.out.resp.Request = req // without the token
+	}
+	return r.out.resp, r.out.err
 }
 
 // serves reports whether a request goes with a token: it is none that steps
@@ -166,11 +122,6 @@ func (p *Pool) serves(req *http.Request) bool {
 	r := p.transport().registry()
 	first := r.firstOrigin(req)
 	return first == "" || first == r.nameOf(req)
-}
-
-// repeats reports whether a request that was answered 401 can be sent again.
-func (p *Pool) repeats(req *http.Request) bool {
-	return p.transport().Retry.Max >= 0 && !optionsOf(req.Context()).noRetry && replayable(req) && req.Context().Err() == nil
 }
 
 // A token is one choice for a request.

@@ -584,3 +584,29 @@ func TestPoolKeepsTheRefusedTokensOwnWait(t *testing.T) {
 		all.Wait()
 	})
 }
+
+// A request that heed is to leave alone goes as it is, and no token is asked for.
+func TestPoolLeavesAloneWhatBypasses(t *testing.T) {
+	asked := 0
+	p := &heed.Pool{
+		Transport: &heed.Transport{Base: respond(func(req *http.Request) *http.Response {
+			return reply(http.StatusOK, "with "+req.Header.Get("Authorization"))
+		})},
+		Tokens: func(context.Context) ([]string, error) {
+			asked++
+			return []string{"a"}, nil
+		},
+	}
+	if _, body := sendOne(t, p, get(heed.Bypass(t.Context()), site)); body != "with " || asked != 0 {
+		t.Errorf("answered %q, and asked for tokens %d times", body, asked)
+	}
+}
+
+func TestPoolClosesIdleConnectionsOfItsBase(t *testing.T) {
+	base := &idler{}
+	p := &heed.Pool{Transport: &heed.Transport{Base: base}}
+	p.CloseIdleConnections()
+	if base.calls != 1 {
+		t.Errorf("told the base %d times", base.calls)
+	}
+}

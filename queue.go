@@ -68,10 +68,8 @@ func (q *queue) push(w *waiter) (ahead bool) {
 	return ahead
 }
 
+// remove takes out one who is in the queue.
 func (q *queue) remove(w *waiter) {
-	if w.queue != q {
-		return
-	}
 	w.queue = nil
 	if w.opts.minInterval > 0 {
 		w.origin.spaced--

@@ -1,8 +1,32 @@
 package heed
 
 import (
+	"net/http"
 	"slices"
 	"time"
+)
+
+// A rejection is a refusal as it is taken in.
+type rejection struct {
+	pm      *Permit       // of the request that was refused
+	said    *Announcement // what the answer says
+	whole   bool          // a 503: it is the origin's
+	lane    *lane         // whose it is; nil: the partition's, or the origin's
+	counted *lane         // of the budgets that the request was counted in, as far as is known
+	backoff *backoff      // that counts it
+	fresh   bool          // it is the first answer of its event
+	asked   time.Duration // how long the answer asks to wait; 0: it does not say
+	hint    time.Duration // the same, longer where that has proved too short
+}
+
+// A finding is what a refusal is put down to.
+type finding uint8
+
+const (
+	foundNothing     finding = iota
+	foundLimit               // one that nobody announces, and that is learned
+	foundStrictLimit         // one that lets one request at a time through
+	foundChance              // it comes by chance
 )
 
 // refused takes in that pm's request was turned away for a limit. l is the lane
@@ -10,71 +34,92 @@ import (
 func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announcement, l *lane) {
 	o := p.origin
 	p.refusals++
-	whole := status == 503
-	b := &p.backoff
-	if whole {
-		b = &o.backoff
-	}
 	if l != nil {
 		pm.budgets = l.key
 	}
-	counted := p.laneNow(pm, l)
-	if whole || !p.scoped(pm, a, l) {
-		l = nil
-	} else {
-		b = &l.backoff
-	}
-	before := b.began
-	fresh := b.event(now, pm.start) && !pm.doubted
-	hint := hintOf(a, o.limits.IgnoreHeaders)
-	asked, chance, strict := hint, false, false
-	limit := (l == nil || p.only(l)) && !p.explains(now, pm, a) && p.suspects(now, pm, status)
+	r := rejection{pm: pm, said: a, whole: status == http.StatusServiceUnavailable, counted: p.laneNow(pm, l), backoff: &p.backoff}
 	switch {
-	case !limit:
-	case p.learner.late(pm):
-		fresh = false
-	default:
-		if !a.Global && p.suspectRoute(now, pm, fresh) && p.canSplit() {
-			p.split(now)
-			limit = false
-			break
-		}
-		if strict = p.keepsStrictly(now, pm, hint); strict {
-			limit = false
-			break
-		}
-		var excess bool
-		if chance, excess = p.byChance(now, pm, fresh, hint); excess {
-			fresh, b.began, b.blind = true, now, 0 // with all that was on its way
-		}
-		if limit = !chance; limit {
-			p.learnRefused(now, pm, fresh, hint, whole)
-		}
-		hint = p.learner.lengthened(hint, whole)
+	case r.whole:
+		r.backoff = &o.backoff
+	case p.scoped(pm, a, l):
+		r.lane, r.backoff = l, &l.backoff
 	}
-	if fresh && hint <= 0 {
-		b.blind++
+	before := r.backoff.began
+	r.fresh = r.backoff.event(now, pm.start) && !pm.doubted
+	r.asked = hintOf(a, o.limits.IgnoreHeaders)
+	r.hint = r.asked
+	why := p.learnFrom(now, &r, status)
+	if r.fresh && r.hint <= 0 {
+		r.backoff.blind++
 	}
 	switch {
-	case hint > 0:
-		p.refusedUntil(now, pm, asked, hint, fresh, whole, b.n, a, l, counted)
-	case strict, p.inFlightLearned() != nil:
+	case r.hint > 0:
+		p.refusedUntil(now, &r)
+	case why == foundStrictLimit, p.inFlightLearned() != nil:
 		// It goes again when another one ends.
-	case limit && p.learner.rate.low > 0:
-		if wait := p.learner.pauseFor(now, b.blind, o.limits.MaxBackoff); fresh && p.pause.extend(now.Add(wait)) {
-			p.opening.restart(now)
-			p.paused(now, Event{Cause: CausePolicy, Policy: learnedPolicy, Wait: wait, InARow: b.n})
-		}
+	case why == foundLimit && p.learner.rate.low > 0:
+		p.pauseAtRate(now, &r)
 	default:
-		wait := backoffWait(max(b.blind, 1), o.limits.MinBackoff, o.limits.MaxBackoff)
-		pm.retryAt = now.Add(wait)
-		if own, known := p.untilMore(now, pm, a, b.blind); known && !chance && !p.lastWell.IsZero() {
-			pm.retryAt = now.Add(own)
-		}
-		if fresh && !chance && (limit || !p.succeededSince(before, now)) && !p.heldByLedger(now, pm) && p.pause.extend(now.Add(wait)) {
-			p.pause.doubtful, p.pause.path, p.pause.began, p.pause.tried = true, pm.path, now, false
-			p.paused(now, Event{Cause: CausePause, Wait: wait, InARow: b.n})
-		}
+		p.backOff(now, &r, why, before)
+	}
+}
+
+// learnFrom has the learner look at a refusal that no announced policy explains, and
+// returns what it is put down to.
+func (p *partition) learnFrom(now time.Time, r *rejection, status int) finding {
+	if !(r.lane == nil || p.only(r.lane)) || p.explains(now, r.pm, r.said) || !p.suspects(now, r.pm, status) {
+		return foundNothing
+	}
+	if p.learner.late(r.pm) {
+		r.fresh = false
+		return foundLimit
+	}
+	if !r.said.Global && p.suspectRoute(now, r.pm, r.fresh) && p.canSplit() {
+		p.split(now)
+		return foundNothing
+	}
+	if p.keepsStrictly(now, r.pm, r.hint) {
+		return foundStrictLimit
+	}
+	chance, excess := p.byChance(now, r.pm, r.fresh, r.hint)
+	if excess {
+		r.fresh, r.backoff.began, r.backoff.blind = true, now, 0 // with all that was on its way
+	}
+	why := foundChance
+	if !chance {
+		why = foundLimit
+		p.learnRefused(now, r.pm, r.fresh, r.hint, r.whole)
+	}
+	r.hint = p.learner.lengthened(r.hint, r.whole)
+	return why
+}
+
+// pauseAtRate holds the partition, after a refusal without a hint, until there is a unit
+// more at the rate that was learned (SPEC D9).
+func (p *partition) pauseAtRate(now time.Time, r *rejection) {
+	wait := p.learner.pauseFor(now, r.backoff.blind, p.origin.limits.MaxBackoff)
+	if r.fresh && p.pause.extend(now.Add(wait)) {
+		p.opening.restart(now)
+		p.paused(now, Event{Cause: CausePolicy, Policy: learnedPolicy, Wait: wait, InARow: r.backoff.n})
+	}
+}
+
+// backOff has a request that was refused without a hint wait longer with each such event
+// (SPEC F3), and the partition with it, in doubt, while nothing else there succeeds.
+// before is when the event before this one began.
+func (p *partition) backOff(now time.Time, r *rejection, why finding, before time.Time) {
+	l, pm := p.origin.limits, r.pm
+	wait := backoffWait(max(r.backoff.blind, 1), l.MinBackoff, l.MaxBackoff)
+	pm.retryAt = now.Add(wait)
+	if why == foundChance {
+		return
+	}
+	if own, known := p.untilMore(now, pm, r.said, r.backoff.blind); known && !p.lastWell.IsZero() {
+		pm.retryAt = now.Add(own)
+	}
+	if r.fresh && (why == foundLimit || !p.succeededSince(before, now)) && !p.heldByLedger(now, pm) && p.pause.extend(now.Add(wait)) {
+		p.pause.doubtful, p.pause.path, p.pause.began, p.pause.tried = true, pm.path, now, false
+		p.paused(now, Event{Cause: CausePause, Wait: wait, InARow: r.backoff.n})
 	}
 }
 
@@ -194,65 +239,69 @@ func (p *partition) hintBeside(now time.Time, pm *Permit, a *Announcement) time.
 	return hint
 }
 
-// refusedUntil holds what shares the refused quota for as long as a refusal asks, or for hint
-// where that was longer than asked before: the policies a problem document names, else the
-// lane l, or where that is nil the partition, for a 503 the origin.
-func (p *partition) refusedUntil(now time.Time, pm *Permit, asked, hint time.Duration, fresh, whole bool, inARow int, a *Announcement, l, counted *lane) {
-	o := p.origin
-	if a.RetryAfter <= 0 && !whole && !a.Global {
-		if hint = p.hintBeside(now, pm, a); hint <= 0 {
+// refusedUntil holds what shares the refused quota for as long as a refusal asks: the
+// policies a problem document names, else what the refusal is for.
+func (p *partition) refusedUntil(now time.Time, r *rejection) {
+	if r.said.RetryAfter <= 0 && !r.whole && !r.said.Global {
+		if r.hint = p.hintBeside(now, r.pm, r.said); r.hint <= 0 {
 			return // the ledgers have it from the fields
 		}
-		asked = hint
+		r.asked = r.hint
 	}
-	most := o.limits.MaxRetryAfter
-	e := Event{Cause: CausePause, Wait: hint, Timed: true, Whole: whole, InARow: inARow}
-	if hint > most {
-		hint, e.Wait, e.Capped = most, most, true
+	e := Event{Cause: CausePause, Wait: r.hint, Timed: true, Whole: r.whole, InARow: r.backoff.n}
+	if most := p.origin.limits.MaxRetryAfter; e.Wait > most {
+		e.Wait, e.Capped = most, true
 	}
-	if hint > asked {
-		e.Asked = asked
+	if e.Wait > r.asked {
+		e.Asked = r.asked
 	}
-	until := now.Add(hint)
-	if fresh {
-		until = until.Add(pauseJitter(hint))
+	until := now.Add(e.Wait)
+	if r.fresh {
+		until = until.Add(pauseJitter(e.Wait))
 	}
-	if !whole && p.closeViolated(until, a, counted) {
-		if len(pm.costs) > 0 {
-			pm.retryAt = until // whatever it was said to cost
+	if !r.whole && p.closeViolated(until, r.said, r.counted) {
+		if len(r.pm.costs) > 0 {
+			r.pm.retryAt = until // whatever it was said to cost
 		}
 		return
 	}
 	held := &p.pause
 	switch {
-	case whole:
-		held = &o.pause
-	case l != nil:
-		held, e.Bucket = &l.pause, l.shown()
+	case r.whole:
+		held = &p.origin.pause
+	case r.lane != nil:
+		held, e.Bucket = &r.lane.pause, r.lane.shown()
 	}
 	longer := held.holds(now)
-	if held == &p.pause && (a.Global || !p.suspect.isFor(pm)) {
+	if held == &p.pause && (r.said.Global || !p.suspect.isFor(r.pm)) {
 		p.suspect.holdOthers(now, until)
 	}
 	if !held.obey(now, until) {
 		return
 	}
 	held.doubtful = false
-	if whole {
-		for _, q := range o.partitions {
-			q.news = true
-			q.opening.restart(now)
-		}
-		o.stirred = true
-	} else if l != nil {
-		l.opening.restart(now)
-	} else {
-		p.opening.restart(now)
-	}
-	if fresh || !longer {
+	p.reopenAfter(now, r)
+	if r.fresh || !longer {
 		p.paused(now, e)
 	}
 	p.news = true
+}
+
+// reopenAfter has one request go first, once the pause after a refusal is over, in all
+// that it holds (SPEC D7).
+func (p *partition) reopenAfter(now time.Time, r *rejection) {
+	switch {
+	case r.whole:
+		for _, q := range p.origin.partitions {
+			q.news = true
+			q.opening.restart(now)
+		}
+		p.origin.stirred = true
+	case r.lane != nil:
+		r.lane.opening.restart(now)
+	default:
+		p.opening.restart(now)
+	}
 }
 
 // closeViolated closes the policies that a problem document names, of those

@@ -49,12 +49,12 @@ type Config struct {
 	Default    Limits                     // origins that Origins does not name
 	Origins    map[string]Limits          // "https://api.github.com", "https://*.example.org"; the most specific wins
 	Origin     func(*http.Request) string // what shares an origin's limits; nil: scheme, host and port, as OriginOf gives them
-	Partition  func(*http.Request) string // what has a quota of its own; nil: a credential
+	Partition  func(*http.Request) string // what tells the holders of quotas apart, of which only a hash is kept; nil: the request's credential
 	Logger     *slog.Logger               // nil: slog.Default()
-	Dialects   []Dialect                  // of the user's own, asked before those heed knows
-	Ledger     Ledger                     // what several processes share; nil: this process alone
-	OnEvent    func(Event)                // called on the goroutine of a request, or of who calls the Registry, by many at once, with no lock held; nil: none
-	IdleAfter  time.Duration              // how long an origin nobody uses is remembered; 0: an hour
+	Dialects   []Dialect                  // the user's own, looked at before those heed knows
+	Ledger     Ledger                     // the books that several processes share; nil: this process keeps its own
+	OnEvent    func(Event)                // called on the goroutine that brought the event about, by several at once, with no lock held; nil: none
+	IdleAfter  time.Duration              // how long an origin that nobody uses is remembered; 0: an hour
 	MaxOrigins int                        // origins and partitions remembered; 0: 100 000
 }
 
@@ -63,8 +63,9 @@ const (
 	defaultMaxOrigins = 100_000
 )
 
-// NewRegistry returns a Registry configured by c. The error names the first
-// thing that is wrong with c.
+// NewRegistry returns a Registry configured by c. The error says what is wrong
+// with c: a bad origin or limit, a negative IdleAfter or MaxOrigins, or whatever
+// the method Err of its Ledger returns, if it has one.
 func NewRegistry(c Config) (*Registry, error) {
 	if c.IdleAfter < 0 || c.MaxOrigins < 0 {
 		return nil, errors.New("heed: Config.IdleAfter and Config.MaxOrigins must not be negative")
@@ -97,17 +98,17 @@ func (r *Registry) init() {
 }
 
 // Acquire waits until req may be sent without breaking a limit of its origin
-// and returns leave to send it. Of req it looks at the method, the URL and the
-// header alone, and where it is a redirect at what led to it; what Config.Origin
-// and Config.Partition look at is theirs to say. What ctx holds decides how it
-// waits: its cancellation and deadline, and [NoWait], [WithCost], [WithPriority],
-// [WithMinInterval], [WithTrace]; with [Bypass] it does not wait, and the permit
-// counts nothing.
+// and returns leave to send it. It looks only at the method, the URL and the
+// header of req and, for a redirect, at the requests that led to it;
+// Config.Origin and Config.Partition may look at more. What ctx holds decides how
+// it waits: its cancellation and deadline, and [NoWait], [WithCost],
+// [WithPriority], [WithMinInterval] and [WithTrace]. With [Bypass] it does not
+// wait, and the permit counts nothing.
 //
-// Where the request would have to wait longer than ctx or the limits allow,
-// the error is a [*LimitError], at once. Where ctx is cancelled while it
-// waits, the error is context.Cause(ctx). Where the registry is closed, it is
-// [ErrClosed].
+// If the request would have to wait longer than ctx or the limits allow, Acquire
+// returns a [*LimitError] at once. If ctx ends while the request waits, it
+// returns context.Cause(ctx), and if the registry is closed, [ErrClosed]. The
+// error of a shared ledger is returned wrapped.
 func (r *Registry) Acquire(ctx context.Context, req *http.Request) (*Permit, error) {
 	return r.acquire(ctx, req, ask{attempt: 1})
 }
@@ -170,8 +171,9 @@ func (r *Registry) begin(ctx context.Context, req *http.Request, a ask) (w *wait
 }
 
 // Check reports whether req could be sent now, and if not, what would hold it
-// and for how long. It takes nothing and waits for nobody. What the request's
-// context holds counts as it does for [Registry.Acquire].
+// and for how long. It takes nothing and does not wait for its turn; a shared
+// ledger is asked. What the request's context holds counts as it does for
+// [Registry.Acquire].
 func (r *Registry) Check(req *http.Request) Decision {
 	r.init()
 	a := ask{opts: optionsOf(req.Context()), number: math.MaxUint64, arrived: time.Now()}
@@ -203,7 +205,7 @@ func (r *Registry) Check(req *http.Request) Decision {
 	v := p.behindOthers(now, &a, &pl, p.judge(now, &a, &pl))
 	p.wantsNot(now, &a)
 	if pl.n > 0 && v.goes(now) {
-		v.await(now, CauseQueue, "")
+		v.await(now, CauseQueue)
 	}
 	d := Decision{Allowed: v.goes(now), Wait: v.at.Sub(now), Cause: v.cause, Policy: v.policy, Remaining: p.remaining(now, a.lane)}
 	if !v.asks {
@@ -222,12 +224,13 @@ type Decision struct {
 	Cause     Cause         // what holds it
 	Policy    string        // where Cause is CausePolicy or CauseSmoother
 	Remaining int64         // least left over all policies; -1: unknown
-	Err       error         // a shared ledger that cannot be reached; ErrClosed, where the registry was closed
+	Err       error         // why it cannot be said: a shared ledger that cannot be reached, or ErrClosed
 }
 
 // Pause holds all of an origin's requests for d, on top of what holds them
 // already: it never shortens a longer pause, and no cap shortens it. d <= 0
-// ends every pause of the origin. It is an error where origin is not one.
+// ends every pause of the origin. With a shared ledger it holds in all processes.
+// The error says that origin is not the name of one, or is the ledger's.
 func (r *Registry) Pause(origin string, d time.Duration) (err error) {
 	now := time.Now()
 	o, err := r.lockNamed(origin, now)
@@ -250,7 +253,8 @@ func (r *Registry) Pause(origin string, d time.Duration) (err error) {
 
 // Reset drops everything learned about an origin, its charges and its pauses,
 // and keeps what was configured. Requests that wait are judged again at once.
-// It is an error where origin is not one.
+// With a shared ledger it holds in all processes. The error says that origin is
+// not the name of one, or is the ledger's.
 func (r *Registry) Reset(origin string) (err error) {
 	now := time.Now()
 	o, err := r.lockNamed(origin, now)

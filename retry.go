@@ -10,8 +10,7 @@ import (
 	"github.com/hashicorp/go-retryablehttp"
 )
 
-// Retry says which requests are tried again. When is not its business: that
-// is for the origin's limits to say.
+// Retry says which requests are tried again. When, the origin's limits decide.
 //
 // By default a request is tried again where its answer is a refusal (429, 503
 // or what the origin's dialect marks as one), its body can be replayed, and,
@@ -21,10 +20,11 @@ import (
 type Retry struct {
 	Max int // tries after the first; 0: 4; negative: none
 
-	// Check decides what is tried again, where the body and the method let
-	// it be repeated at all; the error is the base transport's. What it adds
-	// to the default waits a backoff of its own and pauses nobody. It must
-	// not read the response's body. nil: refusals.
+	// Check decides whether a request is tried again. It is called only if the
+	// request's body and method let it be repeated at all, with the response or
+	// the base transport's error, and by several goroutines at once. What it adds
+	// to the default waits a backoff of its own and pauses no other request. It
+	// must not read the response's body. nil: refusals are tried again.
 	Check func(*http.Request, *http.Response, error) bool
 }
 

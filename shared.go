@@ -47,7 +47,7 @@ func (p *partition) judgeShared(now time.Time, a *ask, v *verdict) {
 	}
 	v.hold(s.until, s.cause, s.policy)
 	if v.goes(now) && (s.hand == nil || s.paid != p.price(a)) {
-		v.await(now, CauseLedger, "")
+		v.await(now, CauseLedger)
 		v.asks = true
 	}
 }

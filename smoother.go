@@ -107,22 +107,33 @@ func (s *slot) pace(now time.Time, waiting int64, sm *Smoothing) float64 {
 		return math.Inf(1)
 	}
 	end := s.ledger.due(p)
-	left := float64(s.remaining(now))
 	if s.source == SourceConfigured || end.IsZero() || s.ledger.flows() {
-		if p.Window == 0 || p.Quota == 0 {
-			return math.Inf(1)
-		}
-		// No reset to plan for: the window slides along.
-		if s.source == SourceConfigured { // what is used is this process's own, and all of it comes back meanwhile
-			left = float64(p.Quota)
-		}
-		if !s.paced(now, p.Window, float64(waiting), left, sm) {
-			s.plan = plan{}
-			return math.Inf(1)
-		}
-		s.plan = plan{from: now, rate: s.makeWay(now, sm.Velocity, s.ledger.usable(now, p))}
-		return s.plan.rate
+		return s.paceAlong(now, waiting, sm)
 	}
+	return s.paceTo(now, end, waiting, sm)
+}
+
+// paceAlong is pace where there is no reset to plan for: the window slides along.
+func (s *slot) paceAlong(now time.Time, waiting int64, sm *Smoothing) float64 {
+	p := &s.terms
+	if p.Window == 0 || p.Quota == 0 {
+		return math.Inf(1)
+	}
+	left := s.remaining(now)
+	if s.source == SourceConfigured { // what is used is this process's own, and all of it comes back meanwhile
+		left = p.Quota
+	}
+	if !s.paced(now, p.Window, float64(waiting), float64(left), sm) {
+		s.plan = plan{}
+		return math.Inf(1)
+	}
+	s.plan = plan{from: now, rate: s.makeWay(now, sm.Velocity, s.ledger.usable(now, p))}
+	return s.plan.rate
+}
+
+// paceTo is pace where what is left has to last until a reset.
+func (s *slot) paceTo(now, end time.Time, waiting int64, sm *Smoothing) float64 {
+	p, left := &s.terms, float64(s.remaining(now))
 	ahead := end.Sub(now)
 	if l := &s.ledger; l.shape == shapeUnknown && l.streak > 0 && l.most+l.own.used(now, p.Window) < p.Quota {
 		ahead = max(ahead, p.Window) // others use it, and it may be a bucket, and the reset when that is full
@@ -138,7 +149,8 @@ func (s *slot) pace(now time.Time, waiting int64, sm *Smoothing) float64 {
 		return math.Inf(1)
 	}
 	off := left - (s.plan.units - s.plan.rate*now.Sub(s.plan.from).Seconds())
-	slack := max(2*s.plan.rate*s.micro(sm).Seconds(), s.plan.units/10, 2)
+	interval, _ := s.micro(sm)
+	slack := max(2*s.plan.rate*interval.Seconds(), s.plan.units/10, 2)
 	if s.plan.from.IsZero() || math.Abs(off) > slack || end.Sub(s.plan.to).Abs() > time.Second {
 		s.plan = plan{from: now, to: end, units: left, rate: s.makeWay(now, sm.Velocity, left/ahead.Seconds())}
 	}
@@ -198,35 +210,49 @@ func (s *slot) paced(now time.Time, ahead time.Duration, waiting, left float64, 
 func (sm *Smoothing) always() bool { return sm.Strict || sm.Velocity < 1 }
 
 // micro is the length of a micro-interval within a window. Where others use the
-// quota too, what could have gone and did not is theirs.
-func (s *slot) micro(sm *Smoothing) time.Duration {
-	switch w := s.inView(); {
+// quota too, what could have gone and did not is theirs. Of a window met late there
+// is little time to see them: there it grows as answers show that nobody else does.
+func (s *slot) micro(sm *Smoothing) (interval time.Duration, grown bool) {
+	w := s.inView()
+	switch {
 	case s.ledger.othersSeen:
-		return 0
-	case w > 0:
-		return min(sm.Interval, w/10)
+		return 0, false
+	case w <= 0:
+		return sm.Interval, false
+	case w > s.terms.Window/2:
+		return min(sm.Interval, w/10), false
 	}
-	return sm.Interval
+	shown := min(s.terms.Window/10, nanoseconds(float64(s.ledger.solitude.alone)/s.plan.rate*1e9))
+	return min(sm.Interval, max(w/10, shown)), shown > w/10
+}
+
+// A tempo is how fast requests may go for one policy.
+type tempo struct {
+	pace     float64       // units per second; +Inf: as fast as they come
+	interval time.Duration // a micro-interval …
+	grown    bool          // … which is longer for what answers have shown
+	policy   string
 }
 
 // A smoother spreads the requests of one partition as the policy that binds
 // most asks for.
 type smoother struct {
 	limiter *rate.Limiter // nil: off
+	most    int           // units that could go in one bunch so far
 	policy  string        // whose pace it keeps
 }
 
-// set makes the smoother keep to a pace in units per second, in bunches of at
-// most one micro-interval's worth; strict: the first of them is none.
-func (m *smoother) set(now time.Time, pace float64, interval time.Duration, policy string, strict bool) {
-	m.policy = policy
-	if math.IsInf(pace, 1) {
+// set makes the smoother keep to a tempo, in bunches of at most one micro-interval's
+// worth; strict: the first of them is none. What a bunch has grown by goes at once.
+func (m *smoother) set(now time.Time, to tempo, strict bool) {
+	m.policy = to.policy
+	if math.IsInf(to.pace, 1) {
 		m.limiter = nil
 		return
 	}
-	burst := max(int(pace*interval.Seconds()), 1)
+	pace, burst := rate.Limit(to.pace), max(int(to.pace*to.interval.Seconds()), 1)
 	if m.limiter == nil {
-		m.limiter = rate.NewLimiter(rate.Limit(pace), burst)
+		m.limiter, m.most = rate.NewLimiter(pace, burst), burst
 		spent := 0
 		if strict { // a bunch is what could have gone and did not: there is none yet
 			spent = burst - 1
@@ -234,11 +260,15 @@ func (m *smoother) set(now time.Time, pace float64, interval time.Duration, poli
 		m.limiter.AllowN(now, spent)
 		return
 	}
-	if m.limiter.Limit() != rate.Limit(pace) {
-		m.limiter.SetLimitAt(now, rate.Limit(pace))
+	if m.limiter.Limit() != pace {
+		m.limiter.SetLimitAt(now, pace)
 	}
 	if m.limiter.Burst() != burst {
 		m.limiter.SetBurstAt(now, burst)
+	}
+	if more := burst - m.most; more > 0 && to.grown && !strict {
+		m.limiter.AllowN(now, -more)
+		m.most = burst
 	}
 }
 

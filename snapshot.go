@@ -14,21 +14,22 @@ import (
 type OriginState struct {
 	Origin      string           `json:"origin"`
 	Partitions  []PartitionState `json:"partitions"`
-	InFlight    int              `json:"in_flight"`             // requests whose bodies are not over
-	Waiting     int              `json:"waiting"`               // requests that wait for leave
-	Waited      time.Duration    `json:"waited"`                // in all, by requests admitted since
+	InFlight    int              `json:"in_flight"`             // requests that are on their way, or whose responses' bodies are being read
+	Waiting     int              `json:"waiting"`               // requests that wait until they may go
+	Waited      time.Duration    `json:"waited"`                // the sum of the waits of all requests admitted so far
 	Paused      time.Duration    `json:"paused,omitempty"`      // how much longer the whole origin is paused
 	PauseCause  string           `json:"pause_cause,omitempty"` // "manual" or "refused"
 	Refusals    int64            `json:"refusals"`              // answers that turned a request away
-	Held        time.Duration    `json:"held,omitempty"`        // how long the request longest in flight has been
-	HeldBy      string           `json:"held_by,omitempty"`     // the path it asks for, "*" in it for what may be a token
-	Unlimited   bool             `json:"unlimited,omitempty"`   // heed steps aside
-	LastUsedAgo time.Duration    `json:"last_used_ago"`         // since a request was last seen
+	Held        time.Duration    `json:"held,omitempty"`        // how long the oldest request in flight has been there
+	HeldBy      string           `json:"held_by,omitempty"`     // its path, with "*" for what may be a token
+	Unlimited   bool             `json:"unlimited,omitempty"`   // Limits.Unlimited has heed step aside
+	LastUsedAgo time.Duration    `json:"last_used_ago"`         // how long ago the latest request was
 	Partitioned int              `json:"partitioned,omitempty"` // partitions ever seen, where more than are listed
 }
 
 // A PartitionState is the state of one credential's quota at an origin. It
-// does not say which credential.
+// does not say which credential. Fields without a comment are as in [OriginState],
+// of this partition alone.
 type PartitionState struct {
 	Partition  int           `json:"partition"`       // in the order in which they were first seen, from 0
 	Route      string        `json:"route,omitempty"` // method and shape of the path, where only requests to that are in it: they have a limit of their own that nobody announces
@@ -39,9 +40,9 @@ type PartitionState struct {
 	Paused     time.Duration `json:"paused,omitempty"`
 	PauseCause string        `json:"pause_cause,omitempty"`
 	Refusals   int64         `json:"refusals"`
-	Opening    int           `json:"opening,omitempty"` // requests that may be unanswered while it is being found out what is allowed; 0: no such bound
-	Cap        int           `json:"cap,omitempty"`     // requests that may be unanswered because the server is short of capacity
-	Degraded   bool          `json:"degraded,omitempty"`
+	Opening    int           `json:"opening,omitempty"`  // requests that may be unanswered while it is being found out what is allowed; 0: no such bound
+	Cap        int           `json:"cap,omitempty"`      // requests that may be unanswered because the server is short of capacity; 0: no such bound
+	Degraded   bool          `json:"degraded,omitempty"` // the shared ledger cannot be reached, and goes on without its store
 }
 
 // A PolicyState is the state of one policy.
@@ -49,17 +50,17 @@ type PolicyState struct {
 	Name      string        `json:"name"`
 	Source    Source        `json:"source"` // announced, configured or learned
 	Unit      Unit          `json:"unit"`
-	Quota     int64         `json:"quota"`            // 0: not said
+	Quota     int64         `json:"quota"`            // units per Window; 0: not said
 	Window    time.Duration `json:"window,omitempty"` // 0: not said
-	Burst     int64         `json:"burst,omitempty"`
-	Used      int64         `json:"used"`            // as far as heed knows
-	Remaining int64         `json:"remaining"`       // -1: unknown
-	Reset     time.Duration `json:"reset,omitempty"` // until there is more; 0: not known, or now
+	Burst     int64         `json:"burst,omitempty"`  // size of a configured token bucket; 0: it is none
+	Used      int64         `json:"used"`             // as far as heed knows
+	Remaining int64         `json:"remaining"`        // -1: unknown
+	Reset     time.Duration `json:"reset,omitempty"`  // until there is more; 0: not known, or now
 	// Bucket is the origin's name for the budget the policy is of, which holds
 	// only the requests counted in it; "": it holds all, or the budget has no
 	// name.
 	Bucket string  `json:"bucket,omitempty"`
-	Pace   float64 `json:"pace,omitempty"` // units per second that requests are spread to; 0: they are not
+	Pace   float64 `json:"pace,omitempty"` // units per second at which requests are paced; 0: they are not
 }
 
 // UnmarshalText decodes what [Source.MarshalText] has encoded.

@@ -20,16 +20,18 @@ import (
 // The zero value is ready. Most programs wrap the transport of one
 // [http.Client] and share it; [Transport.Client] does that in one call.
 //
-// Authentication that makes requests of its own goes outside: the Base of an
-// oauth2.Transport is the Transport, not the other way round. The other way
-// round works too, save where a request that holds the last of
-// [Limits.MaxConcurrent] (or MinPause's one) has another one made through the
-// same Registry to the same origin: that one can only wait until its context
-// ends. A warning is logged where its context derives from the first one's.
+// Authentication that makes requests of its own goes outside: make the
+// Transport the Base of an oauth2.Transport, not the other way round. The other
+// way round works too, unless a request holds the last slot of
+// [Limits.MaxConcurrent] (or the only one that MinPause allows) while another
+// one is made on its behalf through the same Registry to the same origin: that
+// one can only wait until its context ends. A warning is logged if its context
+// derives from that of the first.
 //
-// It can be http.DefaultTransport itself, for all of a program: as long as Base
-// is nil, it then sends through the one that the program began with. Where what
-// is http.DefaultTransport wraps it, Base must be set.
+// A Transport can be http.DefaultTransport itself, for the whole program: while
+// Base is nil, it then sends through the one that the program began with. If
+// http.DefaultTransport is a RoundTripper that wraps the Transport, Base must
+// be set. Some libraries panic if http.DefaultTransport is no *http.Transport.
 //
 // A Transport may be used by any number of goroutines. Its fields must not be
 // changed after first use, and it must not be copied.
@@ -71,8 +73,11 @@ func (t *Transport) registry() *Registry {
 	return &t.own
 }
 
-// RoundTrip sends one request as soon as its origin's limits allow, and again
-// where it was refused and [Retry] says so.
+// RoundTrip sends one request as soon as its origin's limits allow, and sends it
+// again if it was refused and [Retry] says so. Its error is a [*LimitError] if
+// the request was not sent because of a limit, [ErrClosed] if the Registry was
+// closed, the cause of the context's end if that came first, and else the base
+// transport's.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if optionsOf(req.Context()).bypass {
 		return t.base().RoundTrip(req)

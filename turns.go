@@ -175,7 +175,7 @@ func (o *origin) judge(now time.Time, a *ask) verdict {
 	v := verdict{at: now}
 	v.hold(o.pause.until, CausePause, "")
 	if o.listening > 0 {
-		v.await(now, CausePause, "")
+		v.await(now, CausePause)
 	}
 	o.space(now, &v, 0, 0)
 	v.hold(o.kept(a), CauseInterval, "")

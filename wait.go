@@ -38,16 +38,10 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 	}
 	mayGo := v.goes(now) // if nobody else does
 	if mayGo {
-		v.await(now, CauseQueue, "")
+		v.await(now, CauseQueue)
 	}
-	full := func(waiting int) bool { return l.MaxQueue > 0 && !p.shared.busy() && waiting >= l.MaxQueue }
-	switch {
-	case a.opts.noWait && !v.asks:
-		return nil, nil, p.turnedAway(now, a, v.at, v.obstacle, ReasonNoWait)
-	case !mayGo && !v.asks && full(o.waiting):
-		return nil, nil, p.turnedAway(now, a, v.at, v.obstacle, ReasonQueueFull)
-	case a.misses(v.at):
-		return nil, nil, p.turnedAway(now, a, v.at, v.last, a.tooLate())
+	if err := p.deny(now, a, &v, mayGo); err != nil {
+		return nil, nil, err
 	}
 	if v.events && !v.asks && !o.nested && o.heldBy(ctx) {
 		o.nested = true
@@ -59,22 +53,53 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 		p.shared.hasty = true
 	}
 	p.wake(now)
-	if !w.over { // else those that wait were held by something else
-		if (mayGo || v.asks) && full(o.waiting-1) {
-			p.leave(w)
-			return nil, nil, p.turnedAway(now, a, v.at, v.obstacle, ReasonQueueFull)
-		}
-		if a.opts.noWait && !p.shared.busy() { // the ledger is not asked: who is ahead waits for something else
-			p.leave(w)
-			return nil, nil, p.turnedAway(now, a, v.at, obstacle{cause: CauseQueue}, ReasonNoWait)
-		}
-		w.setExpiry()
-		if v.asks { // perhaps it need not wait
-			return w, nil, nil
-		}
+	if w.over { // those that wait were held by something else
+		return w, nil, nil
+	}
+	if err := p.denyInLine(now, a, w, &v, mayGo); err != nil {
+		return nil, nil, err
+	}
+	w.setExpiry()
+	if !v.asks { // else perhaps it need not wait
 		p.emit(Event{Kind: EventWaiting, Time: now, Cause: v.cause, Policy: v.policy, Wait: v.at.Sub(now), Total: o.waited, Attempt: a.attempt})
 	}
 	return w, nil, nil
+}
+
+// deny is the error for a request that cannot or may not wait for what holds it,
+// before it is put in line. mayGo: nothing does, if none of those before it goes.
+func (p *partition) deny(now time.Time, a *ask, v *verdict, mayGo bool) error {
+	switch {
+	case a.opts.noWait && !v.asks:
+		return p.turnedAway(now, a, v.at, v.obstacle, ReasonNoWait)
+	case !mayGo && !v.asks && p.isFull(p.origin.waiting):
+		return p.turnedAway(now, a, v.at, v.obstacle, ReasonQueueFull)
+	case a.misses(v.at):
+		return p.turnedAway(now, a, v.at, v.last, a.tooLate())
+	}
+	return nil
+}
+
+// denyInLine is the error for a request that was put in line to see whether it could go
+// at once, cannot, and may not wait. It takes it out of line again. Its demand is undone as
+// it was counted: by a, for the lane of the one in line may have changed meanwhile.
+func (p *partition) denyInLine(now time.Time, a *ask, w *waiter, v *verdict, mayGo bool) error {
+	switch {
+	case (mayGo || v.asks) && p.isFull(p.origin.waiting-1):
+		p.leave(w)
+		return p.turnedAway(now, a, v.at, v.obstacle, ReasonQueueFull)
+	case a.opts.noWait && !p.shared.busy(): // the ledger is not asked: who is ahead waits for something else
+		p.leave(w)
+		return p.turnedAway(now, a, v.at, obstacle{cause: CauseQueue}, ReasonNoWait)
+	}
+	return nil
+}
+
+// isFull reports whether nobody may join so many that wait. While the shared ledger is
+// being asked it is not known who of them has to.
+func (p *partition) isFull(waiting int) bool {
+	most := p.origin.limits.MaxQueue
+	return most > 0 && !p.shared.busy() && waiting >= most
 }
 
 // turnedAway is the error for a request that is refused as it comes. It is as if it had not
@@ -141,7 +166,7 @@ func (w *waiter) look(now time.Time) {
 	pl := w.home.placeOf(&w.ask)
 	v := w.home.judge(now, &w.ask, &pl)
 	if v.goes(now) {
-		v.await(now, CauseQueue, "")
+		v.await(now, CauseQueue)
 	}
 	w.held = v.obstacle
 }
