@@ -122,6 +122,7 @@ func TestRoutesWithOneCountAreNotToldApart(t *testing.T) {
 }
 
 func TestOneQuotaOfAllRoutesIsNotToldApart(t *testing.T) {
+	sideBySide(t)
 	paths := []string{"/one", "/two", "/three"}
 	for _, tc := range []struct {
 		name string
@@ -349,6 +350,7 @@ func TestUnknownRouteIsHeldWithThoseNotToldApart(t *testing.T) {
 }
 
 func TestLimitsOfRoutesAreUsedUp(t *testing.T) {
+	sideBySide(t)
 	share, refused := 0.0, 0
 	const phases = 5
 	for phase := range phases {

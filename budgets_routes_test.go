@@ -92,6 +92,7 @@ func TestNewChannelOfAKnownBucketIsScouted(t *testing.T) {
 
 // More channels than a partition remembers at once.
 func TestManyChannelsOneAfterAnother(t *testing.T) {
+	sideBySide(t)
 	synctest.Test(t, func(t *testing.T) {
 		s := channels(5)
 		r := newRegistry(t, heed.Config{Default: unsmoothed})
@@ -269,6 +270,7 @@ func TestWaitingForABucketHoldsNoOtherPartition(t *testing.T) {
 }
 
 func TestManyChannelsAtOnce(t *testing.T) {
+	sideBySide(t)
 	synctest.Test(t, func(t *testing.T) {
 		s := channels(5)
 		tr := &heed.Transport{Base: s, Registry: newRegistry(t, heed.Config{Default: unsmoothed})}

@@ -10,6 +10,7 @@ import (
 // The first measure is often of two windows by the clock, of which the first was used in part. When the
 // next refusals tell that the limit lets through again shows how long a window is, and what it lets through.
 func TestHiddenWindowIsFoundByWhenItTurns(t *testing.T) {
+	sideBySide(t)
 	for phase := range 10 {
 		tally, _ := load{heedtest.Config{
 			Algorithm: heedtest.FixedWindowByClock, Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}, Dialect: heedtest.RetryAfterOnly,
@@ -24,6 +25,7 @@ func TestHiddenWindowIsFoundByWhenItTurns(t *testing.T) {
 
 // What a window that is known has held back, because some requests were long on their way, is made up for.
 func TestWhatAHiddenWindowHeldBackIsMadeUpFor(t *testing.T) {
+	sideBySide(t)
 	const runs = 12
 	var accepted, refused int64
 	for seed := range uint64(runs) {
@@ -41,6 +43,7 @@ func TestWhatAHiddenWindowHeldBackIsMadeUpFor(t *testing.T) {
 
 // An attempt at more that finds a window as it was is made the more rarely.
 func TestHiddenWindowThatStaysAsItIsIsTriedMoreRarely(t *testing.T) {
+	sideBySide(t)
 	tally, _ := load{heedtest.Config{
 		Algorithm: heedtest.FixedWindow, Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}, Dialect: heedtest.Silent,
 		Latency: heedtest.RoundTrip(50 * time.Millisecond),

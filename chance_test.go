@@ -94,6 +94,7 @@ func (f *flaky) play(t *testing.T, goroutines int, length time.Duration, meanwhi
 // An origin without any limit that refuses a few of all requests by chance is not held to a rate
 // for long: those refused wait, and nothing else does.
 func TestRefusalsByChanceAreNoLimit(t *testing.T) {
+	sideBySide(t)
 	const trip, seeds = 50 * time.Millisecond, 4
 	for _, c := range []struct {
 		goroutines int
@@ -200,6 +201,7 @@ func TestPartThatIsOutOfOrderForHoursIsNoLimit(t *testing.T) {
 // That a third of all was refused while a part of an origin was out of order does not explain what a limit
 // refuses once it is well again.
 func TestLimitIsKeptToAfterAPartWasOutOfOrder(t *testing.T) {
+	sideBySide(t)
 	const trip, seeds = 50 * time.Millisecond, 4
 	var accepted, refused int64
 	for seed := range uint64(seeds) {
@@ -230,6 +232,7 @@ func TestLimitIsKeptToAfterAPartWasOutOfOrder(t *testing.T) {
 // A limit that nobody announces is kept to though some are refused by chance as well: the pace is not lowered for
 // those, and not many more are refused by the limit. One that names a time is the limit's, where those by chance name none.
 func TestHiddenLimitIsKeptToThoughMoreAreRefusedByChance(t *testing.T) {
+	sideBySide(t)
 	const trip, length, seeds = 50 * time.Millisecond, 5 * time.Minute, 6
 	for _, c := range []struct {
 		algorithm heedtest.Algorithm
@@ -266,6 +269,7 @@ func TestHiddenLimitIsKeptToThoughMoreAreRefusedByChance(t *testing.T) {
 // Where some have long been refused by chance, a limit that begins is still found, by few refusals
 // more than were in flight; and an outage still stops all requests.
 func TestLimitsAndOutagesAreFoundWhereSomeAreRefusedByChance(t *testing.T) {
+	sideBySide(t)
 	const trip, goroutines, seeds = 50 * time.Millisecond, 16, 6
 	for _, c := range []struct {
 		what    string
@@ -299,6 +303,7 @@ func TestLimitsAndOutagesAreFoundWhereSomeAreRefusedByChance(t *testing.T) {
 // A bucket that is large and slow looks like a part of an origin that is out of order: the first pace that it is
 // met at is many times what it lets through from then on, and whoever is refused waits. It is found all the same.
 func TestLargeSlowHiddenBucketIsNotTakenForChanceForLong(t *testing.T) {
+	sideBySide(t)
 	const goroutines, trip = 4, 100 * time.Millisecond
 	for _, policy := range []heedtest.Policy{{Quota: 5000, Window: time.Hour}, {Quota: 300, Window: 15 * time.Minute}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -322,6 +327,7 @@ func TestLargeSlowHiddenBucketIsNotTakenForChanceForLong(t *testing.T) {
 // A hidden bucket that is full again every morning is emptied at many times its rate. That the pace then falls as far
 // as where a part of an origin is out of order costs no more refusals the more often it has turned out to be a limit.
 func TestHiddenBucketThatIsFullAgainEveryMorningCostsNoMoreEachDay(t *testing.T) {
+	sideBySide(t)
 	const days, last, requests, goroutines = 12, 4, 1500, 8
 	synctest.Test(t, func(t *testing.T) {
 		o := heedtest.NewOrigin(heedtest.Config{

@@ -30,6 +30,7 @@ func TestCounterOfTwoWindowsIsUsedUpOverLongRoundTrips(t *testing.T) {
 
 // After a window of little use little comes back in the next.
 func TestOneGoesFirstAfterABucketWasEmpty(t *testing.T) {
+	sideBySide(t)
 	policy := heedtest.Policy{Quota: 1000, Window: time.Minute}
 	cut := policy
 	cut.Quota /= 5
@@ -64,6 +65,7 @@ func TestWholeBucketIsTakenThoughOthersWait(t *testing.T) {
 // Some origins name as the reset of a sliding window the instant at which all
 // of it is back.
 func TestSlidingWindowIsUsedUpWhereItsResetIsThatOfTheNewestRequest(t *testing.T) {
+	sideBySide(t)
 	const windows = 20
 	for _, policy := range []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}, {Quota: 1000, Window: time.Minute}} {
 		tally, _ := load{heedtest.Config{
@@ -79,6 +81,7 @@ func TestSlidingWindowIsUsedUpWhereItsResetIsThatOfTheNewestRequest(t *testing.T
 // What comes back in a window of a counter of two windows is what was used in the one
 // before, evenly: known exactly, it is used up but for the unit that stays.
 func TestCounterOfTwoWindowsIsUsedUpWhicheverWayItsResetsAreRounded(t *testing.T) {
+	sideBySide(t)
 	const windows, seeds = 20, 4
 	policy := heedtest.Policy{Quota: 50, Window: 5 * time.Second}
 	for _, rounding := range []heedtest.Rounding{heedtest.RoundUp, heedtest.RoundDown} {
@@ -103,6 +106,7 @@ func TestCounterOfTwoWindowsIsUsedUpWhicheverWayItsResetsAreRounded(t *testing.T
 // that nothing is left stops nothing then, and the last unit, which would be lost, goes. Where
 // they are rounded otherwise it stays.
 func TestLastUnitOfTwoCountsGoesWhereItsAnswerStopsNothing(t *testing.T) {
+	sideBySide(t)
 	const known, windows, quota, window = 4, 16, 50, 5 * time.Second
 	for rounding, least := range map[heedtest.Rounding]float64{heedtest.RoundDown: 48.25, heedtest.RoundNearest: 47.5, heedtest.RoundUp: 47.5} {
 		for _, trip := range []time.Duration{5 * time.Millisecond, 500 * time.Millisecond} {
@@ -129,6 +133,7 @@ func TestLastUnitOfTwoCountsGoesWhereItsAnswerStopsNothing(t *testing.T) {
 // An empty counter names the end of a window: that is no reason to keep it from
 // running empty, for what is left at the end is lost.
 func TestCounterOfTwoWindowsIsUsedUpAfterItsQuotaWasCut(t *testing.T) {
+	sideBySide(t)
 	const windows = 10
 	policy := heedtest.Policy{Quota: 1000, Window: time.Minute}
 	cut := policy
@@ -154,6 +159,7 @@ func TestCounterOfTwoWindowsIsUsedUpAfterItsQuotaWasCut(t *testing.T) {
 // What is left over for others must be little: nobody gets what is left at the end. Nor is it more where
 // answers are long on their way, for most of what others take meanwhile has come back to them.
 func TestCounterOfTwoWindowsIsUsedUpBesideOthers(t *testing.T) {
+	sideBySide(t)
 	for _, c := range []struct {
 		trip  time.Duration
 		least int64 // accepted of a hundred that are left
@@ -188,6 +194,7 @@ func TestCounterOfTwoWindowsIsUsedUpBesideOthers(t *testing.T) {
 // used itself. Nor do they have to, where what is left rises before the end of the window that is named. Whoever
 // took it for a window that slides would get next to nothing beside those who know better.
 func TestProcessesThatShareACounterOfTwoWindowsSoonGetTheSame(t *testing.T) {
+	sideBySide(t)
 	const phases, window = 40, 20 * time.Second // the mean of fewer differs too much from run to run
 	least := 0.0
 	for phase := range phases {
@@ -210,6 +217,7 @@ func TestProcessesThatShareACounterOfTwoWindowsSoonGetTheSame(t *testing.T) {
 // Answers of the first window that come after those of the second do not hide what is left of
 // it, nor do they make it a window that slides: a whole window would go by.
 func TestCounterOfTwoWindowsIsUsedUpWhereLateAnswersMeetItsFirstTurn(t *testing.T) {
+	sideBySide(t)
 	policy := heedtest.Policy{Quota: 100, Window: 10 * time.Second}
 	for phase := 200 * time.Millisecond; phase < 2*time.Second; phase += 300 * time.Millisecond {
 		for seed := range uint64(8) {
@@ -260,6 +268,7 @@ func TestCounterOfTwoWindowsIsUsedUpFromItsSecondWindowOn(t *testing.T) {
 // Where the last answers of a bunch say that something is left and units came back meanwhile,
 // one of those goes, though nobody says when there is more.
 func TestCounterOfTwoWindowsIsUsedUpWhereItsResetsSayNothing(t *testing.T) {
+	sideBySide(t)
 	policy := heedtest.Policy{Quota: 1000, Window: time.Minute}
 	for phase := 2 * time.Second; phase < policy.Window; phase += 13 * time.Second {
 		tally, _ := load{heedtest.Config{
@@ -294,6 +303,7 @@ func TestCounterOfTwoWindowsFarAwayIsUsedUpWhereItsResetsSayNothing(t *testing.T
 // many at a time: more of them are seen to come back than a clock in whole seconds lets through. Who
 // does not count on any uses fewer, and of two counts as many fewer come back.
 func TestCounterOfTwoWindowsFarAwayThatRefusedOneTooManyIsUsedUp(t *testing.T) {
+	sideBySide(t)
 	const quota, window, windows = 50, 5 * time.Second, 20
 	accepted, runs := 0, 0
 	for phase := 250 * time.Millisecond; phase < window; phase += window / 10 {
@@ -328,6 +338,7 @@ func TestCounterOfTwoWindowsFarAwayThatRefusedOneTooManyIsUsedUp(t *testing.T) {
 // Two counts look like a sliding window for a while where the length of the window was inferred, and the
 // shorter one the more is back: that does not make it shorter.
 func TestCountersWhoseWindowIsInferredAreNotTakenForShorterOnes(t *testing.T) {
+	sideBySide(t)
 	const windows, quota = 20, 50
 	var accepted, refused, runs int64
 	for phase := 319 * time.Millisecond; phase < 5*time.Second; phase += 500 * time.Millisecond {
@@ -346,6 +357,7 @@ func TestCountersWhoseWindowIsInferredAreNotTakenForShorterOnes(t *testing.T) {
 // Nobody who meets a window late is told how long it is, and one of which less is told at every turn seems to
 // give back too fast. From one end of it to the next it shows.
 func TestCountersOfWhichNoneTellsAWholeWindowAreNotOverrun(t *testing.T) {
+	sideBySide(t)
 	const windows, quota, window = 10, 100, 10 * time.Second
 	var accepted, refused, runs int64
 	for phase := 250 * time.Millisecond; phase < window; phase += time.Second {
@@ -439,6 +451,7 @@ func TestCountersFarAwayThatNameInstantsAreUsedUp(t *testing.T) {
 // named a second late, as some services do. Nothing is left when that has been overrated for long
 // enough, and all would have to stop until the window turns.
 func TestTwoCountsOfWhichResetsAreNamedLateAreUsedUp(t *testing.T) {
+	sideBySide(t)
 	const quota, window, windows = 100, 10 * time.Second, 14
 	for phase := time.Duration(0); phase < window; phase += 1700 * time.Millisecond {
 		synctest.Test(t, func(t *testing.T) {
@@ -493,6 +506,7 @@ func TestTwoCountsOfWhichResetsAreNamedLateAreUsedUp(t *testing.T) {
 // second of a window nothing. Who counts on a part of it before then is told that nothing is left until the
 // end of the window. Used up, it lets through 41 in a window.
 func TestCounterWhoseClockIsCutToSecondsIsUsedUp(t *testing.T) {
+	sideBySide(t)
 	const quota, length, windows = 50, 5, 20
 	for _, way := range []time.Duration{500 * time.Microsecond, 25 * time.Millisecond} {
 		accepted, refused, runs := 0, 0, 0

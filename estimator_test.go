@@ -55,6 +55,7 @@ func (l load) play(t *testing.T) (tally heedtest.Tally, state heed.OriginState) 
 
 // What an origin announces is kept to and used up, however it counts.
 func TestAnnouncedQuotasAreUsedUpWithoutARefusal(t *testing.T) {
+	sideBySide(t)
 	for _, algorithm := range []heedtest.Algorithm{
 		heedtest.FixedWindow, heedtest.FixedWindowByClock, heedtest.SlidingWindow, heedtest.TokenBucket, heedtest.GCRA,
 	} {
@@ -96,6 +97,7 @@ func TestResetsRoundedDownCostAtMostTwoRefusals(t *testing.T) {
 
 // An origin that goes on rounding down is asked more and more rarely whether it does.
 func TestResetsRoundedDownCostEverFewerRefusals(t *testing.T) {
+	sideBySide(t)
 	tally, _ := load{heedtest.Config{
 		Policies: []heedtest.Policy{{Quota: 10, Window: 5 * time.Second}}, Rounding: heedtest.RoundDown, Latency: heedtest.RoundTrip(50 * time.Millisecond),
 	}, 4, 1000, nil}.play(t)
@@ -117,6 +119,7 @@ func TestWindowsBegunFromFarAwayAreSoonSeenToBeginWithUse(t *testing.T) {
 }
 
 func TestSlowAnswersOutOfOrderCostNoRefusal(t *testing.T) {
+	sideBySide(t)
 	for seed := range uint64(5) {
 		for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.FixedWindowByClock, heedtest.SlidingWindow, heedtest.TokenBucket} {
 			tally, _ := load{heedtest.Config{
@@ -149,6 +152,7 @@ func TestTwoPoliciesAtOnceAreBothUsedUp(t *testing.T) {
 // Where resets are rounded to as much as a window is long, and answers overtake each other, a
 // window that turned unseen looks like units that come back, but all of them are back then.
 func TestShortWindowsBesideALongOneAreNotTakenForBuckets(t *testing.T) {
+	sideBySide(t)
 	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.FixedWindowByClock} {
 		for seed := range uint64(3) {
 			tally, _ := load{heedtest.Config{
@@ -338,6 +342,7 @@ func TestOthersUseOfTheQuotaIsSeenAtOnce(t *testing.T) {
 // A client that would use up every window shares it once it has seen that it
 // is not alone.
 func TestOthersAreLeftWhatTheyUse(t *testing.T) {
+	sideBySide(t)
 	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindowByClock, heedtest.SlidingWindow, heedtest.TokenBucket} {
 		wanted, served := 0, 0
 		tally, _ := load{heedtest.Config{
@@ -413,6 +418,7 @@ func TestWindowsThatTurnEarlyAreStillWindows(t *testing.T) {
 
 // Numbers may move up or down at any time; what is announced now counts.
 func TestQuotaThatIsCutAndRaisedIsFollowed(t *testing.T) {
+	sideBySide(t)
 	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.SlidingWindow, heedtest.TokenBucket} {
 		policy := heedtest.Policy{Name: "p", Quota: 50, Window: 5 * time.Second}
 		var cut, raised heedtest.Tally
@@ -467,6 +473,7 @@ func TestRetryAfterTakesPrecedenceOverTheReset(t *testing.T) {
 // as that is how it is announced, and what came before the first word of it costs
 // at most as much as had been accepted, however unevenly answers come.
 func TestPolicyAnnouncedOnlyNearItsEndHoldsOn(t *testing.T) {
+	sideBySide(t)
 	policy := heedtest.Policy{Quota: 50, Window: 5 * time.Second}
 	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.FixedWindowByClock, heedtest.SlidingWindow, heedtest.TokenBucket} {
 		for name, latency := range map[string]heedtest.Latency{
@@ -487,6 +494,7 @@ func TestPolicyAnnouncedOnlyNearItsEndHoldsOn(t *testing.T) {
 // When units went that were sent before a policy was known nobody knows, so that it tells
 // nothing of how the quota comes back when they do.
 func TestSlidingWindowThatIsAnnouncedLateIsNotTakenForABucket(t *testing.T) {
+	sideBySide(t)
 	const runs, windows, quota = 8, 20, 100
 	var refused int64
 	for seed := range runs {
@@ -523,6 +531,7 @@ func TestBytesOfUnevenBodiesAreUsedUp(t *testing.T) {
 // window that slides is for chance to decide, so that the mean of several runs
 // counts.
 func TestProcessesThatKnowNothingOfEachOtherShare(t *testing.T) {
+	sideBySide(t)
 	for _, c := range []struct {
 		algorithm heedtest.Algorithm
 		refused   float64 // in the mean, at most
@@ -555,6 +564,7 @@ func TestProcessesThatKnowNothingOfEachOtherShare(t *testing.T) {
 // yet, and all of its quota is left: each spreads what it sees over the time that is left,
 // so that they see each other before it is gone.
 func TestProcessesThatMeetAWindowNearItsEndAreNotRefused(t *testing.T) {
+	sideBySide(t)
 	for _, trip := range []time.Duration{5 * time.Millisecond, 50 * time.Millisecond} {
 		const quota, window, runs = 100, 10 * time.Second, 8
 		var accepted, refused float64
@@ -593,6 +603,7 @@ func TestSharedSlidingWindowIsNotTakenForABucket(t *testing.T) {
 // not kept from more by leaving others more than they leave it, what is left to others is not cut down to a unit less, and nobody takes it for a
 // bucket for good because its resets seemed to be when one is full.
 func TestProcessesShareASmallSlidingWindowEvenly(t *testing.T) {
+	sideBySide(t)
 	const runs, windows, quota = 16, 20, 50
 	var accepted, refused, jain float64
 	for range runs {
@@ -610,6 +621,7 @@ func TestProcessesShareASmallSlidingWindowEvenly(t *testing.T) {
 // What others take of a bucket comes back, and is not missed: each sees them by how little
 // comes back to itself, so that none goes on as if it were alone.
 func TestProcessesThatShareABucketSeeEachOther(t *testing.T) {
+	sideBySide(t)
 	for _, algorithm := range []heedtest.Algorithm{heedtest.TokenBucket, heedtest.GCRA} {
 		const runs, windows, quota = 6, 20, 50
 		var accepted, refused, jain float64

@@ -100,3 +100,11 @@ func limitErr(t testing.TB, err error) *heed.LimitError {
 	}
 	return le
 }
+
+// sideBySide lets a test of many requests run beside others where the race detector, under which
+// -short is set, makes it take seconds. Without it they leave a core to tests of real servers.
+func sideBySide(t *testing.T) {
+	if testing.Short() {
+		t.Parallel()
+	}
+}

@@ -141,6 +141,7 @@ func panicOnce(t *testing.T, setup func(*heed.Transport, *atomic.Bool), onEvent 
 // A crowd that cancels, runs into deadlines, is refused, paused and given other
 // limits leaves nothing behind, and what the origin accepted is what is used.
 func TestCrowdLeavesNothingBehind(t *testing.T) {
+	sideBySide(t)
 	for seed := range uint64(4) {
 		synctest.Test(t, func(t *testing.T) {
 			var accepted, requests, opened atomic.Int64

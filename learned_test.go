@@ -24,6 +24,7 @@ func learned(state heed.OriginState) (all []heed.PolicyState) {
 
 // Limits as servers have them that say nothing but no, near by.
 func TestHiddenRatesAreFoundByFewRefusals(t *testing.T) {
+	sideBySide(t)
 	for name, c := range map[string]struct {
 		origin heedtest.Config
 		most   int64 // refused
@@ -105,6 +106,7 @@ func TestReopeningTellsTheWindow(t *testing.T) {
 
 // Who knows the window and counts what is in it needs no room for requests that meet.
 func TestKnownHiddenWindowIsUsedUp(t *testing.T) {
+	sideBySide(t)
 	const windows, quota = 60, 50
 	var later, refused int64
 	for _, trip := range []time.Duration{5 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond} {
@@ -139,6 +141,7 @@ func TestBurstIsNotTakenForTheRateForLong(t *testing.T) {
 // A bucket that gathered a little while heed kept below its rate lets through more than that for long.
 // Each attempt at more costs one refusal then, not another one for the pace that was kept up meanwhile.
 func TestWhatABucketGatheredIsNotTakenForItsRateAgain(t *testing.T) {
+	sideBySide(t)
 	var refused, accepted, later int64
 	for _, trip := range []time.Duration{5 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond} {
 		for _, burst := range []int64{20, 50} {
@@ -162,6 +165,7 @@ func TestWhatABucketGatheredIsNotTakenForItsRateAgain(t *testing.T) {
 // Requests that overlap at the server for half the time they take can be twice
 // as many as it allows at once, if they are evenly on their way.
 func TestHiddenCapOnConcurrencyIsUsedUp(t *testing.T) {
+	sideBySide(t)
 	for _, trip := range []time.Duration{time.Millisecond, 50 * time.Millisecond} {
 		tally, _ := load{heedtest.Config{
 			Algorithm: heedtest.Concurrency, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: 4, Window: 200 * trip}}, Latency: heedtest.RoundTrip(trip),
@@ -207,6 +211,7 @@ func TestHiddenLimitThatIsCutAndRaisedIsFollowed(t *testing.T) {
 // Once it is over, a time in which hardly anything was accepted does not count
 // for long against a rate that was known.
 func TestOutageIsNotTakenForTheRateForLong(t *testing.T) {
+	sideBySide(t)
 	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.TokenBucket} {
 		usual := heedtest.Policy{Quota: 50, Window: 5 * time.Second}
 		var accepted int64
@@ -232,6 +237,7 @@ func TestOutageIsNotTakenForTheRateForLong(t *testing.T) {
 // through in so long a time, however well its window is known; nor does an outage that
 // goes on slow anything down further.
 func TestOutageRightAfterARefusalIsNotTakenForAWindow(t *testing.T) {
+	sideBySide(t)
 	for name, c := range map[string]struct {
 		origin heedtest.Config
 		status int
@@ -291,6 +297,7 @@ func TestLimitThatComesAfterALongTimeWithoutOneIsFoundSoon(t *testing.T) {
 // A bucket that was taken for a limit in flight, and not even exceeded by it, is
 // found to be a rate when it is cut: not one of which hours' worth may come at a time.
 func TestRateKeptToByALimitInFlightIsFollowedWhenItIsCut(t *testing.T) {
+	sideBySide(t)
 	for _, burst := range []int64{10, 50} {
 		var cut heedtest.Tally
 		load{heedtest.Config{
@@ -347,6 +354,7 @@ func TestIdlePausesDoNotCountAgainstALearnedRate(t *testing.T) {
 // However high the rate that was learned, an outage that names no time is asked
 // ever more rarely whether it is over.
 func TestOutageIsAskedEverMoreRarelyAtAHighRate(t *testing.T) {
+	sideBySide(t)
 	load{heedtest.Config{
 		Algorithm: heedtest.TokenBucket, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: 100, Window: time.Second, Burst: 1}}, Latency: heedtest.RoundTrip(50 * time.Millisecond),
 	}, 16, 3900, func(o *heedtest.Origin, _ *heed.Registry) {
@@ -361,6 +369,7 @@ func TestOutageIsAskedEverMoreRarelyAtAHighRate(t *testing.T) {
 }
 
 func TestHiddenLimitIsForgottenOnceItIsGone(t *testing.T) {
+	sideBySide(t)
 	policy := heedtest.Policy{Quota: 50, Window: 5 * time.Second}
 	var known, left []heed.PolicyState
 	load{heedtest.Config{Algorithm: heedtest.FixedWindow, Dialect: heedtest.Silent, Policies: []heedtest.Policy{policy}, Latency: heedtest.RoundTrip(50 * time.Millisecond)}, 16, 54,
@@ -437,6 +446,7 @@ func TestOwnPaceIsNoLimitForLong(t *testing.T) {
 // Where a bucket has the next unit by the time one request goes alone to see, its
 // rate looks like a cap in flight.
 func TestRateThatLooksLikeACapInFlightIsFound(t *testing.T) {
+	sideBySide(t)
 	for _, trip := range []time.Duration{60 * time.Millisecond, 100 * time.Millisecond, 150 * time.Millisecond} {
 		for _, burst := range []int64{5, 20, 50} {
 			tally, _ := load{heedtest.Config{
@@ -472,6 +482,7 @@ func TestRateBehindLongRoundTripsIsNotTakenForACapInFlight(t *testing.T) {
 
 // A wait that is named does not make a rate of it.
 func TestCapInFlightIsFoundThoughItsRefusalsNameAWait(t *testing.T) {
+	sideBySide(t)
 	const trip = 50 * time.Millisecond
 	tally, _ := load{heedtest.Config{
 		Algorithm: heedtest.Concurrency, Policies: []heedtest.Policy{{Quota: 4, Window: 20 * time.Second}},
@@ -486,6 +497,7 @@ func TestCapInFlightIsFoundThoughItsRefusalsNameAWait(t *testing.T) {
 
 // One more in flight is tried the more rarely the more could have been sent while a refusal has all wait.
 func TestCapInFlightIsTriedRarelyWhereItsRefusalsHaveAllWait(t *testing.T) {
+	sideBySide(t)
 	const quota, trip, minutes = 8, 150 * time.Millisecond, 4
 	tally, _ := load{heedtest.Config{
 		Algorithm: heedtest.Concurrency, Policies: []heedtest.Policy{{Quota: quota, Window: time.Minute}},

@@ -170,6 +170,7 @@ func TestLimitersThatAddLinesOfTheirOwnAreBothKeptTo(t *testing.T) {
 // The longer of two limits, where the shorter one is what accepted answers show: its
 // window is as long as it takes to use up all of it, and then to wait for its end.
 func TestLongerLimitThatOnlyRefusalsShowIsKeptTo(t *testing.T) {
+	sideBySide(t)
 	for phase := range 10 {
 		synctest.Test(t, func(t *testing.T) {
 			time.Sleep(time.Duration(phase)*100*time.Millisecond + 37*time.Millisecond)
@@ -233,6 +234,7 @@ func TestLimitOfAnotherRouteIsNotToldApart(t *testing.T) {
 // The three fields of the early drafts state the tightest of several quotas, now one and
 // now another, which other fields state by their names. Kong announces them so.
 func TestTightestOfSeveralQuotasIsNotTakenForAnother(t *testing.T) {
+	sideBySide(t)
 	fare(t, 130*time.Second, 860, 2, func() func(now time.Time, h http.Header) bool { // of 900
 		byClock := []*window{{quota: 10, length: time.Second}, {quota: 400, length: time.Minute}}
 		names := []string{"Second", "Minute"}

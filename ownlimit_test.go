@@ -73,6 +73,7 @@ func toSecond(now, at time.Time) string {
 }
 
 func TestRouteThatAloneIsRefusedHoldsNoOther(t *testing.T) {
+	sideBySide(t)
 	for _, hint := range []bool{false, true} {
 		limited, free, refused := 0, 0, 0
 		const seeds = 4
@@ -153,6 +154,7 @@ func TestHiddenLimitMetWithTheRouteThatComesLastHoldsAll(t *testing.T) {
 
 // What is announced or configured later holds for all routes again, and so it is after a reset.
 func TestRouteWithALimitOfItsOwnIsCountedWithTheOthersAgain(t *testing.T) {
+	sideBySide(t)
 	for name, again := range map[string]func(r *heed.Registry) error{
 		"announced": func(r *heed.Registry) error {
 			pm, err := r.Acquire(t.Context(), request(example+"/free"))

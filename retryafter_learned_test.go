@@ -140,6 +140,7 @@ func TestPessimisticRetryAfterCostsLittle(t *testing.T) {
 // longer than its window: the second time as many were accepted tells that it is a rate, but
 // not which.
 func TestRateBehindALongConstantRetryAfterIsFound(t *testing.T) {
+	sideBySide(t)
 	const quota, minutes = 10, 3
 	var accepted, refused, runs int64
 	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.SlidingWindow, heedtest.TokenBucket} {
@@ -223,6 +224,7 @@ func TestUnavailableAfterJustAsManyRequestsIsALimit(t *testing.T) {
 // A Retry-After of a second may be rounded up from next to nothing: that a bucket lets through as many
 // again by then says little of its rate.
 func TestRateBehindAWaitRoundedUpToASecondIsFound(t *testing.T) {
+	sideBySide(t)
 	for name, c := range map[string]struct{ rate, burst int64 }{"100/s, burst 20": {100, 20}, "100/s, burst 50": {100, 50}, "10/s, burst 5": {10, 5}} {
 		tally, _ := load{heedtest.Config{
 			Algorithm: heedtest.TokenBucket, Policies: []heedtest.Policy{{Quota: c.rate, Window: time.Second, Burst: c.burst}}, Dialect: heedtest.RetryAfterOnly,

@@ -136,6 +136,7 @@ func peaksOver(t *testing.T, trip, span time.Duration, spans int) []int {
 // Where a round trip takes no time, doubling with each would have all of them
 // in flight before the first limit could be met.
 func TestOriginNearByIsNotOpenedInARush(t *testing.T) {
+	sideBySide(t)
 	for _, c := range []struct {
 		trip, span time.Duration
 		want       []int

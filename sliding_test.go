@@ -99,6 +99,7 @@ func TestOthersOnASlidingWindowAreSeenFromFarAway(t *testing.T) {
 // leaves more in use than is known: that less is back later says nothing of how a quota
 // comes back.
 func TestSlidingWindowThatIsAnnouncedInTheMiddleOfABurstIsUsedUp(t *testing.T) {
+	sideBySide(t)
 	for range 8 { // which of the answers comes first is for chance to decide
 		const windows, quota = 20, 50
 		tally, _ := load{heedtest.Config{
@@ -116,6 +117,7 @@ func TestSlidingWindowThatIsAnnouncedInTheMiddleOfABurstIsUsedUp(t *testing.T) {
 // seems longer than it is: that what was used is back sooner shows how long. flask-limiter
 // announces one so. What an origin forgets that begins anew shows nothing for good.
 func TestSlidingWindowsShorterThanTheirResetsSayAreUsedUp(t *testing.T) {
+	sideBySide(t)
 	for _, c := range []struct {
 		quota, seconds int
 		anew           bool

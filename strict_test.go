@@ -37,6 +37,7 @@ func strictly(each time.Duration, latency heedtest.Latency) heedtest.Config {
 // Requests that went evenly meet where latencies scatter, and a strict limit refuses some of them at any pace that
 // is near it. Who sends the next one by the answer to the last gets far more, with no more refusals.
 func TestStrictLimitIsUsedWhereLatenciesScatter(t *testing.T) {
+	sideBySide(t)
 	for name, c := range map[string]struct {
 		draw   func(*rand.Rand) float64
 		each   time.Duration
@@ -161,6 +162,7 @@ func TestStrictLimitIsFollowedWhileAnAnswerTakesHours(t *testing.T) {
 
 // Limits that let several through at once are no strict ones, whatever the latencies.
 func TestOtherHiddenLimitsAreNotTakenForStrictOnes(t *testing.T) {
+	sideBySide(t)
 	bucket := func(burst int64) heedtest.Policy {
 		return heedtest.Policy{Quota: 10, Window: time.Second, Burst: burst, Algorithm: heedtest.LeakyBucket}
 	}

@@ -13,6 +13,7 @@ import (
 // What was on its way when the first word of a policy came may not have been counted in it. That less is left
 // then is no sign of others, and all of the windows to come is used.
 func TestWindowsThatAreToldOfLateAreUsedUp(t *testing.T) {
+	sideBySide(t)
 	const windows, quota, phases = 20, 50, 16
 	for _, c := range []struct {
 		name    string
@@ -41,6 +42,7 @@ func TestWindowsThatAreToldOfLateAreUsedUp(t *testing.T) {
 // Where only answers that say that little is left announce a policy, one that says nothing says that more is left. So
 // what a bucket holds at first is used, too.
 func TestBucketsThatAreToldOfLateAreUsedUp(t *testing.T) {
+	sideBySide(t)
 	const windows, quota, runs = 20, 50, 8
 	for name, latency := range map[string]heedtest.Latency{
 		"5 ms":  heedtest.RoundTrip(5 * time.Millisecond),

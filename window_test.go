@@ -32,6 +32,7 @@ func TestLateRequestsDoNotMeetInALearnedWindow(t *testing.T) {
 // More than one window lets through was accepted at first, as it turned meanwhile. When that
 // shows, its length is still what it was taken for, and not the longest that it could be.
 func TestWindowIsNotTakenForALongerOneWhereItFits(t *testing.T) {
+	sideBySide(t)
 	for _, turns := range []time.Duration{250, 300, 350, 400} {
 		tally, _ := load{heedtest.Config{
 			Algorithm: heedtest.FixedWindowByClock, Policies: []heedtest.Policy{{Quota: 100, Window: 10 * time.Second}}, Dialect: heedtest.RetryAfterOnly,
@@ -47,6 +48,7 @@ func TestWindowIsNotTakenForALongerOneWhereItFits(t *testing.T) {
 // A bucket lets some through of what is on its way when it is exceeded: how many tells its rate,
 // and that it was not closed.
 func TestBucketBehindLongRoundTripsIsNotTakenForAWindow(t *testing.T) {
+	sideBySide(t)
 	const runs = 32 // which of those in flight is refused is chance
 	var accepted, refused int64
 	for range runs {
@@ -77,6 +79,7 @@ func TestWindowLongerThanTheWaitThatIsNamedIsFound(t *testing.T) {
 
 // Nor is a window missed because its first request was long on its way.
 func TestWindowThatBeganLateIsFound(t *testing.T) {
+	sideBySide(t)
 	for seed := range uint64(24) {
 		tally, _ := load{heedtest.Config{
 			Algorithm: heedtest.FixedWindow, Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}, Dialect: heedtest.Silent,
@@ -131,6 +134,7 @@ func TestRequestsThatHangHoldALearnedWindowForNoLongerThanOne(t *testing.T) {
 // What was let through at once, just before a window by the clock ended, is not let through as soon
 // again: that it is closed for longer the next times, as it says itself, is no outage.
 func TestWindowByTheClockThatHadHardlyBegunIsFoundSoon(t *testing.T) {
+	sideBySide(t)
 	var accepted, refused int64
 	const runs = 8
 	for i := range time.Duration(runs) {

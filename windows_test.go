@@ -73,6 +73,7 @@ func TestWindowsShorterThanTheirResetsSayAreUsedUpFromFarAway(t *testing.T) {
 // Where resets are rounded to as much as windows are long, nothing goes for a window
 // after the last unit, whenever that goes: to leave it costs no more than itself.
 func TestWindowsAsShortAsResetsAreRoundedToAreUsedUp(t *testing.T) {
+	sideBySide(t)
 	for _, alg := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.FixedWindowByClock} {
 		for _, trip := range []time.Duration{time.Millisecond, 20 * time.Millisecond} {
 			for phase := time.Duration(0); phase < time.Second; phase += 300 * time.Millisecond {
@@ -91,6 +92,7 @@ func TestWindowsAsShortAsResetsAreRoundedToAreUsedUp(t *testing.T) {
 // An answer that was long on its way says that more is left than one that says that nothing is:
 // that window has not turned, whatever reset is named, and nothing goes early.
 func TestLateAnswersTurnNoWindowAsShortAsResetsAreRoundedTo(t *testing.T) {
+	sideBySide(t)
 	for _, alg := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.FixedWindowByClock} {
 		for seed := range uint64(6) {
 			tally, _ := load{heedtest.Config{
@@ -178,6 +180,7 @@ func TestQuotaWhoseResetsAreOfAnotherWindowIsUsedUp(t *testing.T) {
 // evenly. Nothing is back at once when a window is over, though its end is the reset that
 // is named, and whoever is told that nothing is left has to wait until then.
 func TestQuotaCountedOutOfTwoWindowsIsUsedUp(t *testing.T) {
+	sideBySide(t)
 	for _, c := range []struct {
 		quota, length int64 // seconds
 		lasts         time.Duration
@@ -332,6 +335,7 @@ func TestLastSecondOfAWindowIsNoConstant(t *testing.T) {
 // The windows that a service documents are not those of everybody who announces limits as it
 // does: what the origin says itself counts for more.
 func TestDocumentedWindowsGiveWayToWhatAnOriginSays(t *testing.T) {
+	sideBySide(t)
 	for rate, least := range map[int]int{10: 235, 50: 1000} { // of 250 and 1050
 		fare(t, 20*time.Second, least, 0, func() func(now time.Time, h http.Header) bool {
 			b := tokenBucket{rate: float64(rate), burst: 50}
@@ -429,6 +433,7 @@ func TestWindowsMetNearTheirEndAreUsedUp(t *testing.T) {
 // moment too early, by as much as answers from near by differ, is held for a second
 // longer. NestJS counts so.
 func TestResetsOfWindowsBesideASlidingOneAreMetToTheMoment(t *testing.T) {
+	sideBySide(t)
 	const phases, length = 20, 100 * time.Second
 	accepted := 0
 	for phase := range phases {
@@ -474,6 +479,7 @@ func windowBesideLog(quota int, length time.Duration, name string) func(now time
 // An exact instant on the origin's clock is known here as late by the time an answer takes to
 // come back, and met by as much sooner as a request takes to get there.
 func TestWindowsThatEndAtAnInstantAreUsedUpOverLongRoundTrips(t *testing.T) {
+	sideBySide(t)
 	const windows, quota = 20, 100
 	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.FixedWindowByClock, heedtest.SlidingWindow} {
 		tally, _ := load{heedtest.Config{
@@ -530,6 +536,7 @@ func TestInstantsThatAreThePresentSecondAndToldLateCostFewRefusals(t *testing.T)
 // planned for as long as it is, and the last unit goes when it must have turned, for nothing would go for a whole window
 // after an answer that says that nothing is left.
 func TestWindowsWhoseResetIsAlwaysAWholeOneAreUsedUp(t *testing.T) {
+	sideBySide(t)
 	const windows, quota = 20, 100
 	for _, clients := range []int{1, 2, 16} {
 		synctest.Test(t, func(t *testing.T) {
