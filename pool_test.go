@@ -610,3 +610,38 @@ func TestPoolClosesIdleConnectionsOfItsBase(t *testing.T) {
 		t.Errorf("told the base %d times", base.calls)
 	}
 }
+
+// Another token is no help against what is not the token's: what Retry.Check has tried again, or a
+// refusal for all tokens, waits and goes with the same one.
+func TestPoolKeepsTheTokenWhereAnotherIsNoHelp(t *testing.T) {
+	for name, c := range map[string]struct {
+		status int
+		fields []string
+		least  time.Duration
+	}{
+		"what Check adds":          {500, nil, 5 * time.Second},
+		"a refusal for all tokens": {429, []string{"Retry-After: 7", "X-RateLimit-Global: true"}, 7 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var with []string
+			var at []time.Time
+			base := respond(func(req *http.Request) *http.Response {
+				with, at = append(with, req.Header.Get("Authorization")), append(at, time.Now())
+				if len(with) > 1 {
+					return reply(200, "")
+				}
+				return reply(c.status, "", c.fields...)
+			})
+			p := &heed.Pool{
+				Transport: &heed.Transport{Base: base, Registry: listening(t, heed.Limits{}, nil), Retry: heed.Retry{
+					Check: func(_ *http.Request, resp *http.Response, _ error) bool { return resp != nil && resp.StatusCode >= 429 },
+				}},
+				Tokens: func(context.Context) ([]string, error) { return []string{"a", "b"}, nil },
+			}
+			status, _ := sendOne(t, p, get(t.Context(), "https://discord.com/api/v10/users"))
+			if status != 200 || len(with) != 2 || with[0] != with[1] || at[1].Sub(at[0]) < c.least {
+				t.Errorf("%s: answered %d, sent with %q at %v", name, status, with, at)
+			}
+		})
+	}
+}

@@ -106,9 +106,10 @@ func (r *Registry) init() {
 // wait, and the permit counts nothing.
 //
 // If the request would have to wait longer than ctx or the limits allow, Acquire
-// returns a [*LimitError] at once. If ctx ends while the request waits, it
-// returns context.Cause(ctx), and if the registry is closed, [ErrClosed]. The
-// error of a shared ledger is returned wrapped.
+// returns a [*LimitError] as soon as that is known, at its deadline at the latest.
+// If ctx is cancelled while the request waits, it returns context.Cause(ctx), and
+// if the registry is closed, [ErrClosed]. The error of a shared ledger is returned
+// wrapped.
 func (r *Registry) Acquire(ctx context.Context, req *http.Request) (*Permit, error) {
 	pm, err := r.acquire(ctx, req, ask{attempt: 1})
 	if pm != nil {

@@ -75,9 +75,9 @@ func (t *Transport) registry() *Registry {
 
 // RoundTrip sends one request as soon as its origin's limits allow, and sends it
 // again if it was refused and [Retry] says so. Its error is a [*LimitError] if
-// the request was not sent because of a limit, [ErrClosed] if the Registry was
-// closed, the cause of the context's end if that came first, and else the base
-// transport's.
+// the request was not sent because of a limit, be it that its deadline came while
+// it waited, [ErrClosed] if the Registry was closed, the cause if its context was
+// cancelled while it waited, and else the base transport's.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if optionsOf(req.Context()).bypass {
 		return t.base().RoundTrip(req)
