@@ -107,18 +107,18 @@ func (r *Registry) warnsOfLoss(now time.Time) bool {
 func (r *Registry) drop(now time.Time, e entry, keep *origin) bool {
 	p, o := e.p, e.p.origin
 	r.mu.Lock()
-	o.mu.Lock()
-	ok := o.partition(p.key) == p && !p.busy() && int64(p.lastUsed.Sub(now)) == e.used && (e.rest > 0 || !p.rest(now).After(now))
+	at := o.lock()
+	ok := o.partition(p.key) == p && !p.busy() && int64(p.lastUsed.Sub(now)) == e.used && (e.rest > 0 || !p.rest(at).After(at))
 	if ok {
-		o.remove(now, p)
+		o.remove(at, p)
 		if len(o.partitions) == 0 && o != keep {
-			o.resume(now)
+			o.resume(at)
 			o.gone = true
 			delete(r.origins, o.name)
 			for _, s := range o.spellings {
 				delete(r.spellings, s)
 			}
-			o.emit(Event{Kind: EventForgotten, Time: now})
+			o.emit(Event{Kind: EventForgotten, Time: at})
 		}
 	}
 	r.mu.Unlock()

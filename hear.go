@@ -2,20 +2,19 @@ package heed
 
 import (
 	"cmp"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
 )
 
 // hear takes in what the answer to pm's request says, and what its coming
-// means. status 0: no answer, but news from elsewhere.
-func (p *partition) hear(now time.Time, pm *Permit, status int, a *Announcement) {
+// means. status 0: no answer, but news from elsewhere. It came at an instant, and is taken in now.
+func (p *partition) hear(now, came time.Time, pm *Permit, status int, a *Announcement) {
 	o := p.origin
 	p.touch(now)
 	first := status != 0 && !pm.answered
 	if first {
-		p.answered(now, pm)
+		p.answered(came.Sub(pm.start), pm)
 	}
 	told, l := false, (*lane)(nil)
 	if !o.limits.IgnoreHeaders {
@@ -33,7 +32,7 @@ func (p *partition) hear(now time.Time, pm *Permit, status int, a *Announcement)
 	}
 	switch {
 	case a.Refused:
-		p.refused(p.known(now, status), pm, status, a, l)
+		p.refused(now, pm, status, a, l)
 	case status == 0 && a.RetryAfter > 0:
 		p.asked(now, pm, a, l)
 	case first && status < 500 && a.Cached:
@@ -46,17 +45,8 @@ func (p *partition) hear(now time.Time, pm *Permit, status int, a *Announcement)
 		if a.Refused {
 			kind = EventRefused
 		}
-		p.emit(Event{Kind: kind, Time: now, Status: status, Latency: now.Sub(pm.start), Attempt: pm.attempt, Remaining: p.remaining(now, p.laneNow(pm, l))})
+		p.emit(Event{Kind: kind, Time: now, Status: status, Latency: came.Sub(pm.start), Attempt: pm.attempt, Remaining: p.remaining(now, p.laneNow(pm, l))})
 	}
-}
-
-// known is when a refusal that came at an instant was known of: looking at its body took its
-// time, or others held the lock. What went until then is part of the same event (SPEC F2).
-func (p *partition) known(at time.Time, status int) time.Time {
-	if status == http.StatusServiceUnavailable {
-		return latest(at, p.origin.lastStart)
-	}
-	return latest(at, p.lastStart)
 }
 
 // settle squares the permit's accounts with its answer: with those that the answer says
@@ -86,12 +76,12 @@ func (pm *Permit) settle(now time.Time, status int, a *Announcement) {
 	}
 }
 
-// answered notes that pm's request is no longer unanswered.
-func (p *partition) answered(now time.Time, pm *Permit) {
+// answered notes that pm's request is no longer unanswered, after so long.
+func (p *partition) answered(trip time.Duration, pm *Permit) {
 	pm.answered = true
 	p.unanswered--
 	pm.gone()
-	p.slowest = max(now.Sub(pm.start), p.slowest-p.slowest/8)
+	p.slowest = max(trip, p.slowest-p.slowest/8)
 }
 
 // accepted says that pm's request was answered well.

@@ -204,9 +204,9 @@ func (o *origin) space(now time.Time, v *verdict, interval time.Duration, n int)
 	l, base := o.limits, v.at
 	if l.MinInterval > 0 || interval > 0 {
 		first := base
-		if !o.lastStart.IsZero() {
-			v.hold(o.lastStart.Add(interval), CauseInterval, "")
-			first = latest(base, o.lastStart.Add(l.MinInterval))
+		if last := o.lastGone(); !last.IsZero() {
+			v.hold(last.Add(interval), CauseInterval, "")
+			first = latest(base, last.Add(l.MinInterval))
 		}
 		v.hold(first.Add(times(int64(n), l.MinInterval)), CauseInterval, "")
 	}
@@ -258,7 +258,7 @@ func (o *origin) letGo(w *waiter) {
 // kept is the instant until which the origin is kept free for a request before a.
 func (o *origin) kept(a *ask) (until time.Time) {
 	if w := o.due; w != nil && w.precedes(a) && w.queue.head() == w {
-		until = o.lastStart.Add(w.opts.minInterval)
+		until = o.lastGone().Add(w.opts.minInterval)
 	}
 	return until
 }
@@ -364,6 +364,7 @@ func (p *partition) admit(now time.Time, a *ask) *Permit {
 	if p.pause.doubtful && p.pause.holds(now) {
 		p.pause.tried, pm.doubted = true, true
 	}
+	pm.spaced = o.limits.MinInterval > 0 || o.spaced > 0
 	o.started(now)
 	pm.earlier = o.earlier
 	p.lastStart = now

@@ -24,7 +24,7 @@ func (l *ledger) lastUnit(now time.Time, p *Policy) time.Time {
 	switch {
 	case l.sparing(p):
 		return latest(l.until(), now)
-	case l.shape == shapeSliding && (l.down > 0 || times(p.Quota, l.quickest) > p.Window || l.atNewest || l.rounded > 2*l.quickest || p.Quota > shareable && l.uneven()): // it always costs
+	case l.shape == shapeSliding && (l.down > 0 || times(p.Quota, l.quickest) > p.Window || l.atNewest || l.beyond >= convinced || l.rounded > 2*l.quickest || p.Quota > shareable && l.uneven()): // it always costs
 		return latest(reset, now)
 	}
 	if due := l.due(p); due.Before(l.until()) {

@@ -343,6 +343,7 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	r, least := l.bounds(c, p, &s)
 	l.learnElastic(start, p, c, &s, r, least)
 	l.learnShape(now, start, c, p, r, s.refused)
+	l.learnBeyond(now, start, p, &s)
 	l.learnCounter(now, start, c, p, &s, r)
 	l.learnCounted(now, c, p, r, s.refused)
 	l.hearLeft(now, start, c, p, r, least, s.refused)

@@ -17,9 +17,10 @@ type spelling struct{ scheme, host string }
 const mostSpellings = 4096
 
 // enter returns the partition a request belongs to, with its origin locked,
-// and completes what is asked for it.
+// and completes what is asked for it, which it is from now on.
 func (r *Registry) enter(req *http.Request, a *ask) *partition {
-	r.sweep(a.arrived)
+	now := time.Now()
+	r.sweep(now)
 	a.req = req
 	if req.URL != nil {
 		a.path = req.URL.Path
@@ -30,7 +31,7 @@ func (r *Registry) enter(req *http.Request, a *ask) *partition {
 		first = r.firstOrigin(req)
 	}
 	for {
-		o := r.originFor(req, a.arrived)
+		o := r.originFor(req, now)
 		if p := r.lockPartition(o, key, a); p != nil {
 			a.charged = a.charged && (first == "" || first == o.name)
 			return p
@@ -170,9 +171,9 @@ func (r *Registry) originNamed(name string, now time.Time) *origin {
 // lockPartition locks o and returns the partition of a, which is a holder's, made where there is none;
 // nil, with nothing locked, where o was forgotten meanwhile.
 func (r *Registry) lockPartition(o *origin, holder partitionKey, a *ask) *partition {
-	now := a.arrived
 	for roomy := false; ; roomy = true {
-		o.mu.Lock()
+		now := o.lock()
+		a.arrived = now
 		if o.gone {
 			o.mu.Unlock()
 			return nil
@@ -192,25 +193,25 @@ func (r *Registry) lockPartition(o *origin, holder partitionKey, a *ask) *partit
 
 // lockNamed returns the origin of that name, locked; made where there is
 // none, so that what is asked of it holds from its first request on.
-func (r *Registry) lockNamed(name string, now time.Time) (*origin, error) {
+func (r *Registry) lockNamed(name string) (o *origin, now time.Time, err error) {
 	r.init()
-	name, err := r.pattern(name)
-	if err != nil {
-		return nil, err
+	if name, err = r.pattern(name); err != nil {
+		return nil, time.Time{}, err
 	}
 	if name == everyOrigin || r.config.Origin == nil && strings.Contains(name, wildcard) {
-		return nil, fmt.Errorf("heed: %q is not one origin", name)
+		return nil, time.Time{}, fmt.Errorf("heed: %q is not one origin", name)
 	}
 	for {
-		o := r.originNamed(name, now)
-		o.mu.Lock()
+		o = r.originNamed(name, time.Now())
+		now = o.lock()
 		if !o.gone && len(o.partitions) > 0 {
 			o.refresh(now)
-			return o, nil
+			return o, now, nil
 		}
 		o.mu.Unlock()
-		if p := r.lockPartition(o, 0, &ask{arrived: now}); p != nil {
-			return o, nil
+		var a ask
+		if p := r.lockPartition(o, 0, &a); p != nil {
+			return o, a.arrived, nil
 		}
 	}
 }

@@ -113,10 +113,9 @@ func (r *Registry) SetAllLimits(def Limits, origins map[string]Limits) error {
 func (r *Registry) change(name string, edit func(map[string]*Limits)) {
 	r.init()
 	r.limits.edit(edit)
-	now := time.Now()
 	var heard []*origin
 	for _, o := range r.covered(name) {
-		o.mu.Lock()
+		now := o.lock()
 		o.refresh(now)
 		o.wakeAll(now)
 		if len(o.pending) > 0 {

@@ -27,6 +27,7 @@ type Permit struct {
 	level     int    // unanswered requests of the partition when it went, itself included
 	paced     bool   // it took of what the partition spreads over a window …
 	lanePaced bool   // … and of what its lane does
+	spaced    bool   // others keep an interval from when it is sent: see goes
 	grant     Grant  // of a shared ledger; nil: there is none
 	costs     []cost // set for its request
 
@@ -92,6 +93,16 @@ func (f *flights) remove(pm *Permit) {
 	f.len--
 }
 
+// goes says that the permit's request is about to be sent: whoever was to be told of it, or the answer
+// to its last try, may have taken time since it was let go.
+func (pm *Permit) goes() {
+	if pm.spaced {
+		o := pm.origin
+		o.went(o.lock(), pm.start)
+		o.mu.Unlock()
+	}
+}
+
 // Observe learns from the answer's status and fields, and reports what they
 // say. If the answer is a refusal with a problem document, it looks at that too,
 // waits for it no longer than a second, and puts the body back. Observe does not
@@ -114,7 +125,7 @@ func (pm *Permit) Observe(resp *http.Response) Announcement {
 			pm.looked.Store(true)
 		}
 	}
-	pm.learn(now, resp.StatusCode, &a)
+	pm.learn(pm.origin.lockAt(now), now, resp.StatusCode, &a)
 	return a
 }
 
@@ -122,15 +133,16 @@ func (pm *Permit) Observe(resp *http.Response) Announcement {
 // status and fields: its body, a stream, a message out of band. It can be
 // called at any time before or after Observe. A RetryAfter holds all requests that
 // share the quota for that long, whether or not anything was refused.
-func (pm *Permit) Learn(a Announcement) { pm.learn(time.Now(), 0, &a) }
-
-// learn is Observe's and Learn's common part; status 0 is no answer.
-func (pm *Permit) learn(now time.Time, status int, a *Announcement) {
-	if pm.origin == nil {
-		return
+func (pm *Permit) Learn(a Announcement) {
+	if pm.origin != nil {
+		pm.learn(pm.origin.lock(), time.Time{}, 0, &a)
 	}
+}
+
+// learn is Observe's and Learn's common part; status 0 is no answer, else it came at an instant. The
+// origin is locked, and no more after.
+func (pm *Permit) learn(now, came time.Time, status int, a *Announcement) {
 	o := pm.origin
-	o.mu.Lock()
 	defer o.unlock()
 	if status != 0 {
 		if pm.observed {
@@ -140,10 +152,13 @@ func (pm *Permit) learn(now time.Time, status int, a *Announcement) {
 	}
 	a = a.sane()
 	before, first := pm.p.pauses(), status != 0 && !pm.answered
-	pm.p.hear(now, pm, status, a)
+	pm.p.hear(now, came, pm, status, a)
 	pm.tellLedger(now, a, first, before)
-	if status != 0 && pm.heard() {
-		now = time.Now() // the body took its time
+	if status != 0 {
+		pm.heard()
+	}
+	if o.waiting > 0 { // they go now, and not when it came
+		now = o.present()
 	}
 	pm.p.wake(now)
 }
@@ -164,15 +179,13 @@ func (pm *Permit) listen(status int, fields *Announcement) {
 	*pm.listening++
 }
 
-// heard ends what listen began, and reports whether there was anything to end.
-func (pm *Permit) heard() bool {
-	if pm.listening == nil {
-		return false
+// heard ends what listen began.
+func (pm *Permit) heard() {
+	if pm.listening != nil {
+		*pm.listening--
+		pm.listening = nil
+		pm.origin.stirred = true
 	}
-	*pm.listening--
-	pm.listening = nil
-	pm.origin.stirred = true
-	return true
 }
 
 // Remaining returns the least left over all policies, in their units, of what
@@ -182,9 +195,9 @@ func (pm *Permit) Remaining() int64 {
 		return -1
 	}
 	o := pm.origin
-	o.mu.Lock()
+	now := o.lock()
 	defer o.mu.Unlock()
-	return pm.p.remaining(time.Now(), pm.lane)
+	return pm.p.remaining(now, pm.lane)
 }
 
 // Release ends the permit: the request is over, its response's body read or
@@ -201,8 +214,7 @@ func (pm *Permit) end(unsent bool) {
 		return
 	}
 	o := pm.origin
-	now := time.Now()
-	o.mu.Lock()
+	now := o.lock()
 	defer o.unlock()
 	if pm.over {
 		return

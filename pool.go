@@ -336,9 +336,9 @@ func (p *Pool) setAside(tok *token, pm *Permit) {
 		return
 	}
 	o := pm.origin
-	o.mu.Lock()
+	now := o.lock()
 	defer o.unlock()
-	pm.p.emit(Event{Kind: EventSetAside, Time: time.Now(), Status: http.StatusUnauthorized, Attempt: pm.attempt})
+	pm.p.emit(Event{Kind: EventSetAside, Time: now, Status: http.StatusUnauthorized, Attempt: pm.attempt})
 }
 
 // isAside reports whether a token that Tokens returns now is set aside. One that it had not

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -160,6 +161,41 @@ func TestWhatGoesWhileADocumentIsAwaitedIsRefusedForTheSame(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An answer whose document is awaited is taken in after those that came meanwhile, and as if it had come
+// then: what one answer says is never taken for older than what was known by it.
+func TestAnswersAreDatedInTheOrderInWhichTheyAreTakenIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var told []heed.Event
+		r := newRegistry(t, heed.Config{OnEvent: func(e heed.Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, e)
+		}})
+		meet(t, r, example)
+		first, second := acquire(t, r, request(example)), acquire(t, r, request(example))
+		body := newStalling("")
+		defer body.Close()
+		resp := answer(429, "Content-Type", "application/problem+json")
+		resp.Body = body
+		time.Sleep(time.Second)
+		time.AfterFunc(time.Second/4, func() { second.Observe(answer(200)) })
+		time.AfterFunc(time.Second/2, func() {
+			io.WriteString(body, `{"title":"no"}`)
+			body.PipeWriter.Close()
+		})
+		first.Observe(resp)
+		mu.Lock()
+		defer mu.Unlock()
+		if !slices.IsSortedFunc(told, func(a, b heed.Event) int { return a.Time.Compare(b.Time) }) {
+			t.Errorf("events are not told in the order of their times: %+v", told)
+		}
+		if e := told[len(told)-1]; e.Kind != heed.EventRefused || e.Latency != time.Second {
+			t.Errorf("%v after %v, want the refusal after 1s, when it came", e.Kind, e.Latency)
+		}
+	})
 }
 
 // A refusal whose body hangs is tried again when it may be, on another

@@ -110,7 +110,11 @@ func (r *Registry) init() {
 // returns context.Cause(ctx), and if the registry is closed, [ErrClosed]. The
 // error of a shared ledger is returned wrapped.
 func (r *Registry) Acquire(ctx context.Context, req *http.Request) (*Permit, error) {
-	return r.acquire(ctx, req, ask{attempt: 1})
+	pm, err := r.acquire(ctx, req, ask{attempt: 1})
+	if pm != nil {
+		pm.goes()
+	}
+	return pm, err
 }
 
 // acquire is Acquire for one attempt of a request; a carries what earlier
@@ -150,7 +154,6 @@ func (r *Registry) begin(ctx context.Context, req *http.Request, a ask) (w *wait
 	if a.opts = optionsOf(ctx); a.opts.bypass {
 		return nil, &Permit{}, nil
 	}
-	a.arrived = time.Now()
 	p := r.enter(req, &a)
 	w, pm, err = p.ask(ctx, &a)
 	told := false
@@ -176,7 +179,7 @@ func (r *Registry) begin(ctx context.Context, req *http.Request, a ask) (w *wait
 // [Registry.Acquire].
 func (r *Registry) Check(req *http.Request) Decision {
 	r.init()
-	a := ask{opts: optionsOf(req.Context()), number: math.MaxUint64, arrived: time.Now()}
+	a := ask{opts: optionsOf(req.Context()), number: math.MaxUint64}
 	switch {
 	case a.opts.bypass:
 		return Decision{Allowed: true, Remaining: -1}
@@ -232,8 +235,7 @@ type Decision struct {
 // ends every pause of the origin. With a shared ledger it holds in all processes.
 // The error says that origin is not the name of one, or is the ledger's.
 func (r *Registry) Pause(origin string, d time.Duration) (err error) {
-	now := time.Now()
-	o, err := r.lockNamed(origin, now)
+	o, now, err := r.lockNamed(origin)
 	if err != nil {
 		return err
 	}
@@ -256,8 +258,7 @@ func (r *Registry) Pause(origin string, d time.Duration) (err error) {
 // With a shared ledger it holds in all processes. The error says that origin is
 // not the name of one, or is the ledger's.
 func (r *Registry) Reset(origin string) (err error) {
-	now := time.Now()
-	o, err := r.lockNamed(origin, now)
+	o, now, err := r.lockNamed(origin)
 	if err != nil {
 		return err
 	}

@@ -41,14 +41,23 @@ func (l *ledger) untried(p *Policy) bool {
 func (l *ledger) learnRounding(now, start time.Time, c *charge, p *Policy, s *statement) (tooSoon bool) {
 	first := !l.stated && c.epoch == l.epoch && s.resolution > 0 && !l.last.IsZero()
 	lastUnit := first && l.kept && s.remaining == 0
-	early := (s.refused || lastUnit) && l.turnedTooSoon(now, c, p, s)
+	// No reset that is rounded up is over while nothing is left.
+	past := s.reset == 0 && s.remaining == 0 && s.resolution > 0 && !s.refused && l.shape != shapeRefill
+	early := (s.refused || lastUnit || past) && l.turnedTooSoon(now, c, p, s)
 	switch {
 	case early && l.down == 0:
 		l.roundsDown()
+		if l.shape == shapeSliding && l.slides.After(l.last) { // what spoke for it was that the window had not turned
+			l.shape = shapeUnknown
+		}
+		l.fits, l.last = 0, time.Time{} // nor does it from now on
 	case early && !l.longer && l.inferred > 0:
 		l.longer = true
 	case first && !s.refused && s.reset >= 0 && start.Sub(l.last) < s.resolution/8:
 		l.onTime++
+		return false
+	case past && l.down == 0:
+		l.roundsDown()
 		return false
 	default:
 		return false

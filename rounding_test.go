@@ -33,6 +33,53 @@ func TestResetsRoundedDownCostNoRefusal(t *testing.T) {
 	}
 }
 
+// Where nothing is left, and the instant named is over nevertheless, it was rounded down: in a window as short as that all
+// answers may name such an instant, so that none goes as long as the window lasts. sethvargo/go-limiter and ulule/limiter
+// announce theirs so.
+func TestInstantsThatAreOverWhereNothingIsLeftCostNoRefusal(t *testing.T) {
+	const windows, quota = 20, 10
+	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.FixedWindowByClock, heedtest.TokenBucket} {
+		for phase := range 4 {
+			tally, _ := load{heedtest.Config{
+				Algorithm: algorithm, Dialect: heedtest.XRateLimitEpoch, Rounding: heedtest.RoundDown,
+				Policies: []heedtest.Policy{{Quota: quota, Window: time.Second}},
+				Phase:    time.Duration(phase) * 247 * time.Millisecond, ClockSkew: time.Duration(phase) * 247 * time.Millisecond,
+				Latency: heedtest.RoundTrip(time.Millisecond),
+			}, 16, windows, nil}.play(t)
+			if tally.Refused > 0 || tally.Accepted < windows*quota*98/100 {
+				t.Errorf("%s, phase %d: %d accepted of %d, %d refused", algorithm, phase, tally.Accepted, windows*quota, tally.Refused)
+			}
+		}
+	}
+}
+
+// A window whose reset passes before it has turned looks like one that slides until then, for nothing came back at that
+// reset. An instant that is over where nothing is left shows that it was none.
+func TestWindowsThatTurnLateAreNotTakenForOnesThatSlide(t *testing.T) {
+	const windows, quota, length = 20, 50, 2 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(925 * time.Millisecond)
+		var end time.Time
+		left := 0
+		l := &limiter{way: time.Millisecond, accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
+			if now.After(end) {
+				end, left = now.Add(length), quota
+			}
+			ok := left > 0
+			if ok {
+				left--
+			}
+			usualFields(h, quota, left, end.Unix())
+			return ok
+		}}
+		l.ask(t, windows*length, "http://origin.test/")
+		t.Logf("%d accepted, %d refused", l.accepted, l.refused)
+		if l.refused > 0 || l.accepted < windows*quota*98/100 {
+			t.Errorf("%d accepted of %d, %d refused", l.accepted, windows*quota, l.refused)
+		}
+	})
+}
+
 // What is too little for the next request is waited for like what is used up, and tells as
 // much of how resets are rounded.
 func TestRequestsOfManyUnitsUseUpQuotasWhoseResetsAreRoundedDown(t *testing.T) {

@@ -19,6 +19,7 @@ type comeback struct {
 	slides    time.Time // … and since when it is taken for one
 	atNewest  bool      // resets are when the newest unit comes back …
 	returns   bool      // … and units were seen to come back before that
+	beyond    int       // resets that were named far later than the next unit of a sliding window comes back
 	elastic   bool      // every request puts the reset off
 	piecemeal bool      // after a stop the quota was not whole again, though the reset had passed
 	partial   bool      // nor was most of it back when the first answer of this epoch came
@@ -79,7 +80,7 @@ func (l *ledger) learnShape(now, start time.Time, c *charge, p *Policy, r int64,
 			}
 			l.shape = shapeReset
 		}
-		l.fits, l.apart, l.foreign, l.theirs = 0, resetsApart{}, 0, theirUse{}
+		l.fits, l.beyond, l.apart, l.foreign, l.theirs = 0, 0, resetsApart{}, 0, theirUse{}
 		return
 	}
 	if l.shape == shapeSliding {
@@ -101,6 +102,19 @@ func (l *ledger) learnShape(now, start time.Time, c *charge, p *Policy, r int64,
 	}
 	if l.fits++; l.fits >= convinced {
 		l.shape, l.slides = shapeSliding, now
+	}
+}
+
+// learnBeyond notices that the resets named are far later than the next unit of a sliding window comes back. One that is
+// named where nothing is left will be, too, and nothing goes before it, though units are back: it costs more than the
+// unit that was left.
+func (l *ledger) learnBeyond(now, start time.Time, p *Policy, s *statement) {
+	if l.shape != shapeSliding || l.othersSeen || l.foreign > 0 || s.reset < 0 || l.beyond >= convinced {
+		return
+	}
+	l.own.expire(now, p.Window)
+	if at, ok := l.own.back(now, 1, p.Window); ok && start.Add(s.reset-s.resolution).After(at.Add(p.Window/10)) {
+		l.beyond++
 	}
 }
 

@@ -117,7 +117,7 @@ func (p *partition) question(a *ask) *Question {
 	q := &Question{
 		Origin: o.name, Partition: p.shared.key, Cost: p.price(a),
 		MinInterval: max(l.MinInterval, a.opts.minInterval), MinPause: l.MinPause, MaxConcurrent: l.MaxConcurrent,
-		Waiting: max(p.queued()-1, 0), Ahead: p.ahead(time.Now()), NoWait: a.opts.noWait, Latency: p.slowest, MaxWait: l.MaxRetryAfter,
+		Waiting: max(p.queued()-1, 0), Ahead: p.ahead(p.origin.now), NoWait: a.opts.noWait, Latency: p.slowest, MaxWait: l.MaxRetryAfter,
 	}
 	if !l.Smoothing.Off {
 		q.Velocity = l.Smoothing.Velocity
@@ -173,8 +173,7 @@ func (r *Registry) nameShared(ctx context.Context, q *Question, req *http.Reques
 // hearLedger takes in the answer to what was asked for w, when these limits were in force.
 func (p *partition) hearLedger(w *waiter, q *Question, paid Cost, under *Limits, ans *Answer, err error) {
 	o, s := p.origin, p.shared
-	now := time.Now()
-	o.mu.Lock()
+	now := o.lock()
 	defer o.mu.Unlock() // events are told by the requests it wakes
 	s.cancel = nil
 	if ans.Err == nil { // else the name may be one of this process alone
@@ -336,8 +335,7 @@ func (r *Registry) hearNews(n News) {
 	if o == nil {
 		return
 	}
-	now := time.Now()
-	o.mu.Lock()
+	now := o.lock()
 	defer o.mu.Unlock() // events are told by the requests it wakes
 	o.heed(now, &n)
 	o.wakeAll(now)

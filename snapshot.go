@@ -76,12 +76,10 @@ func (s *Source) UnmarshalText(text []byte) error {
 // Snapshot returns the state of every origin, sorted by origin.
 func (r *Registry) Snapshot() []OriginState {
 	r.init()
-	now := time.Now()
-	r.sweep(now)
+	r.sweep(time.Now())
 	states := make([]OriginState, 0, 16)
 	for _, o := range r.all() {
-		o.mu.Lock()
-		if !o.gone {
+		if now := o.lock(); !o.gone {
 			states = append(states, o.state(now))
 		}
 		o.mu.Unlock()

@@ -457,3 +457,94 @@ func TestIntervalIsNotCountedFromAStartThatIsTakenBack(t *testing.T) {
 		}
 	})
 }
+
+// What tells whose quota a request is of may take its time. It starts when it is let go, not when it
+// came: nobody after it goes too early for that, and events are told in the order of their times.
+func TestRequestsStartWhenTheyAreLetGo(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		limits heed.Limits
+		before bool          // another one goes a millisecond before the one that took a second
+		want   time.Duration // after which the next one goes
+	}{
+		{"interval", heed.Limits{MinInterval: 2 * time.Second}, false, 2 * time.Second},
+		{"bucket", heed.Limits{Policies: []heed.Policy{{Quota: 1, Window: time.Second, Burst: 2}}}, true, 999 * time.Millisecond},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var mu sync.Mutex
+				var last time.Time
+				r := newRegistry(t, heed.Config{
+					Default: tc.limits,
+					Partition: func(req *http.Request) string {
+						if req.Header.Get("X-Slow") != "" {
+							time.Sleep(time.Second)
+						}
+						return ""
+					},
+					OnEvent: func(e heed.Event) {
+						mu.Lock()
+						defer mu.Unlock()
+						if e.Time.Before(last) {
+							t.Errorf("%v is dated %v before what was told before it", e.Kind, last.Sub(e.Time))
+						}
+						last = e.Time
+					},
+				})
+				send := func(header ...string) (waited time.Duration) {
+					began := time.Now()
+					pm := acquire(t, r, request(example, header...))
+					waited = time.Since(began)
+					pm.Observe(answer(200))
+					pm.Release()
+					return waited
+				}
+				if tc.before {
+					time.AfterFunc(999*time.Millisecond, func() { send() })
+				}
+				if waited := send("X-Slow", "yes"); waited != time.Second {
+					t.Errorf("it waited %v", waited)
+				}
+				if waited := send(); waited < tc.want || waited > tc.want+time.Millisecond {
+					t.Errorf("the next one waited %v, want %v", waited, tc.want)
+				}
+			})
+		})
+	}
+}
+
+// Who is told that a request may go can take time over it, and the request is sent only then. The next
+// one keeps its interval from that instant on.
+func TestIntervalIsBetweenRequestsAsTheyAreSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := true
+		c := heed.Config{Default: heed.Limits{MinInterval: time.Second}, OnEvent: func(e heed.Event) {
+			if e.Kind == heed.EventAdmitted && slow {
+				slow = false
+				time.Sleep(700 * time.Millisecond)
+			}
+		}}
+		var sent []time.Duration
+		began := time.Now()
+		client := (&heed.Transport{Registry: newRegistry(t, c), Base: baseFunc(func(*http.Request) (*http.Response, error) {
+			sent = append(sent, time.Since(began))
+			return answer(200), nil
+		})}).Client()
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				resp, err := client.Get(example)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				resp.Body.Close()
+			})
+			synctest.Wait()
+		}
+		all.Wait()
+		if want := []time.Duration{700 * time.Millisecond, 1700 * time.Millisecond, 2700 * time.Millisecond}; !slices.Equal(sent, want) {
+			t.Errorf("they were sent at %v, want %v", sent, want)
+		}
+	})
+}

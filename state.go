@@ -16,7 +16,8 @@ type origin struct {
 	majors []string   // segments of a path that tell budgets of one name apart
 
 	mu         sync.Mutex
-	gone       bool // forgotten: look the origin up again
+	now        time.Time // when something happened last
+	gone       bool      // forgotten: look the origin up again
 	limits     *Limits
 	version    uint64 // of the overrides that limits were looked up in
 	partitions []*partition
@@ -28,8 +29,9 @@ type origin struct {
 	pause     pause
 	backoff   backoff
 	lastStart time.Time
-	together  int    // starts at that instant that were not taken back
-	earlier   starts // the last before that instant
+	lastSent  time.Time // when what was started then was sent, if later
+	together  int       // starts at that instant that were not taken back
+	earlier   starts    // the last before that instant
 	lastEnd   time.Time
 	interval  time.Duration // WithMinInterval's, of the last start
 	inFlight  int           // requests whose bodies are not over
@@ -76,6 +78,16 @@ func (o *origin) started(now time.Time) {
 	o.together++
 }
 
+// went notes that what was started at an instant is sent only now.
+func (o *origin) went(now, start time.Time) {
+	if o.lastStart.Equal(start) {
+		o.lastSent = now
+	}
+}
+
+// lastGone is when the last request was sent, as far as is known: others keep an interval from then on.
+func (o *origin) lastGone() time.Time { return latest(o.lastStart, o.lastSent) }
+
 // takeBack undoes started for a request that was not sent in the end. earlier were the last before it.
 func (o *origin) takeBack(start time.Time, earlier starts) {
 	if !o.lastStart.Equal(start) {
@@ -84,7 +96,7 @@ func (o *origin) takeBack(start time.Time, earlier starts) {
 	if o.together--; o.together > 0 {
 		return
 	}
-	o.lastStart, o.together = earlier.at, earlier.n
+	o.lastStart, o.together, o.lastSent = earlier.at, earlier.n, time.Time{}
 	o.stirred = o.stirred || o.spaced > 0 // who wants to be woken an interval after is to be sooner
 }
 
@@ -330,7 +342,7 @@ func (p *partition) rest(now time.Time) time.Time {
 	o := p.origin
 	at := latest(p.pause.until, o.pause.until)
 	if !o.lastStart.IsZero() {
-		at = latest(at, o.lastStart.Add(max(o.limits.MinInterval, o.interval)))
+		at = latest(at, o.lastGone().Add(max(o.limits.MinInterval, o.interval)))
 	}
 	if !o.lastEnd.IsZero() {
 		at = latest(at, o.lastEnd.Add(o.limits.MinPause))
@@ -349,7 +361,7 @@ func (p *partition) rest(now time.Time) time.Time {
 func (o *origin) reset(now time.Time) {
 	o.resume(now)
 	o.rejoin(now, nil)
-	o.backoff, o.lastStart, o.lastEnd, o.interval = backoff{}, time.Time{}, time.Time{}, 0
+	o.backoff, o.lastStart, o.lastSent, o.lastEnd, o.interval = backoff{}, time.Time{}, time.Time{}, time.Time{}, 0
 	o.known, o.opened, o.waited, o.warned, o.nested = nil, false, 0, false, false
 	o.stated, o.named, o.apart, o.rejoined = nil, false, false, 0
 	if o.routes != nil {
@@ -417,6 +429,28 @@ func (o *origin) emit(e Event) {
 func (o *origin) note(e Event) {
 	e.Origin = o.name
 	o.pending = append(o.pending, e)
+}
+
+// lock locks the origin and returns the instant at which what is done then happens. It is read with
+// the lock held: who had to wait for it, or was not run meanwhile, must not act as of before others
+// who have been.
+func (o *origin) lock() time.Time {
+	o.mu.Lock()
+	return o.present()
+}
+
+// present reads the clock. The origin is locked.
+func (o *origin) present() time.Time {
+	o.now = time.Now()
+	return o.now
+}
+
+// lockAt is lock for what came at an instant that is over. It counts as having come when something
+// happened last, where that was later.
+func (o *origin) lockAt(at time.Time) time.Time {
+	o.mu.Lock()
+	o.now = latest(at, o.now)
+	return o.now
 }
 
 // unlock releases the origin and tells what happened, on the caller's

@@ -127,6 +127,7 @@ func (t *Transport) send(req *http.Request, pm *Permit) outcome {
 		tr.Attempts++
 	}
 	sent := pm.outgoing(req)
+	pm.goes()
 	out.resp, out.err = t.base().RoundTrip(sent)
 	if out.resp == nil && out.err == nil {
 		out.err = errNoAnswer

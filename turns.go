@@ -202,10 +202,10 @@ func (o *origin) setAlarm(at time.Time) {
 
 // ring is the alarm going off.
 func (o *origin) ring(at time.Time) {
-	o.mu.Lock()
+	now := o.lock()
 	if o.alarm.Equal(at) {
 		o.timer = nil
 	}
-	o.serve(time.Now())
+	o.serve(now)
 	o.mu.Unlock() // events are told by the requests it woke
 }

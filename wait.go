@@ -138,10 +138,9 @@ func (w *waiter) wait(ctx context.Context) (*Permit, error) {
 // giveUp takes w out of line, or gives back what it was granted meanwhile,
 // and wakes the next. late: its deadline is why, and what holds it will be told.
 func (w *waiter) giveUp(late bool) {
-	w.origin.mu.Lock()
+	now := w.origin.lock()
 	p, pm := w.home, w.permit
 	if !w.over {
-		now := time.Now()
 		w.over = true
 		if late { // else many who are cancelled at once would each look for their place in line
 			w.look(now)
@@ -184,9 +183,9 @@ func (w *waiter) setExpiry() {
 
 // expire is MaxWait being over.
 func (w *waiter) expire() {
-	w.origin.mu.Lock()
+	now := w.origin.lock()
 	defer w.origin.mu.Unlock() // events are told by the request it woke
-	p, now := w.home, time.Now()
+	p := w.home
 	if w.over || !w.maxWait || now.Before(w.deadline) { // or the limits changed
 		return
 	}

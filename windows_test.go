@@ -142,6 +142,38 @@ func TestQuotaWhoseNewestUnitIsNamedIsUsedUp(t *testing.T) {
 	})
 }
 
+// Units come back one by one, but the reset named is the end of a window that nothing else depends on: where nothing is
+// left when that has just begun, all have to wait for the whole of it. @nestjs/throttler announces so.
+func TestQuotaWhoseResetsAreOfAnotherWindowIsUsedUp(t *testing.T) {
+	const windows, quota, length = 5, 100, time.Minute
+	for _, way := range []time.Duration{0, 5 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(37 * time.Millisecond)
+			var log []time.Time
+			var end time.Time
+			l := &limiter{way: way, accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
+				for len(log) > 0 && now.Sub(log[0]) >= length {
+					log = log[1:]
+				}
+				if !end.After(now) {
+					end = now.Add(length)
+				}
+				ok := len(log) < quota
+				if ok {
+					log = append(log, now)
+				}
+				usualFields(h, quota, quota-len(log), int64((end.Sub(now)+time.Second-1)/time.Second))
+				return ok
+			}}
+			l.ask(t, windows*length, "http://origin.test/")
+			t.Logf("%v: %d accepted, %d refused", way, l.accepted, l.refused)
+			if l.accepted < windows*quota*96/100 || l.refused > 0 {
+				t.Errorf("%v: %d accepted of %d, %d refused", way, l.accepted, windows*quota, l.refused)
+			}
+		})
+	}
+}
+
 // What is left is counted out of two windows, the one before being taken to have been used
 // evenly. Nothing is back at once when a window is over, though its end is the reset that
 // is named, and whoever is told that nothing is left has to wait until then.

@@ -114,8 +114,8 @@ func newBook(l *Ledger, name bookName, s *slots) *book {
 
 // take grants a, or says why not.
 func (b *book) take(ctx context.Context, a *ask) (got, error) {
-	now := time.Now()
 	b.mu.Lock()
+	now := time.Now()
 	a.limits = b.settle(a.limits)
 	if len(b.askers) == 0 {
 		if g, ok := b.fromHand(now, a); ok {

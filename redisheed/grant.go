@@ -112,9 +112,9 @@ func (b *book) move(m move, k, really int64) {
 // Heard implements [heed.Grant].
 func (g *grant) Heard(h heed.Heard) {
 	b := g.b
-	now := time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	now := time.Now()
 	if g.over && !g.answered {
 		return
 	}
@@ -172,9 +172,9 @@ func (g *grant) settle(at time.Time, free bool) {
 // End implements [heed.Grant].
 func (g *grant) End(sent bool, bytes int64) {
 	b := g.b
-	now := time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	now := time.Now()
 	if g.over {
 		return
 	}

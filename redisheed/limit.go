@@ -161,9 +161,8 @@ func (m *Limit) Reset(ctx context.Context) error {
 
 // check asks what an ask would get, and takes nothing.
 func (b *book) check(ctx context.Context, a *ask) (got, error) {
-	now := time.Now()
 	b.mu.Lock()
-	if b.down != nil && now.Before(b.retryAt) && b.l.o.OnOutage == Fail {
+	if b.down != nil && time.Now().Before(b.retryAt) && b.l.o.OnOutage == Fail {
 		err := b.down
 		b.mu.Unlock()
 		return got{}, err
@@ -175,7 +174,7 @@ func (b *book) check(ctx context.Context, a *ask) (got, error) {
 			break
 		}
 		if !b.flying {
-			b.fly(now, "tell")
+			b.fly(time.Now(), "tell")
 		}
 		landed := b.landed
 		b.mu.Unlock()
