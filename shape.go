@@ -118,13 +118,14 @@ func (l *ledger) learnBeyond(now, start time.Time, p *Policy, s *statement) {
 	}
 }
 
-// learnCounted notices that the answer to c counts all that this process has sent and that can be in
-// a sliding window: r are left, and no fewer can be. So all of it has arrived, though
-// answers may be on their way back for long.
+// learnCounted takes in how much of what this process has in flight must have arrived for the answer to c to
+// leave no more than r of what can be a sliding window: of what had been sent before c and was not in use any
+// more, nothing can be counted in it. Answers may be on their way back for long.
 func (l *ledger) learnCounted(now time.Time, c *charge, p *Policy, r int64, refused bool) {
 	slides := l.shape == shapeSliding || l.shape == shapeUnknown
-	if slides && !refused && !l.othersSeen && l.foreign == 0 && p.Unit != UnitContentBytes && r == p.Quota-c.used-(l.sent-c.sent) {
-		l.own.allCounted(now, p.Window)
+	coming := l.sent - c.sent - (p.Quota - r - c.used) // those that may still be on their way up
+	if slides && !refused && !l.othersSeen && l.foreign == 0 && p.Unit != UnitContentBytes && coming >= 0 {
+		l.own.areCounted(now, l.own.inFlight-coming, p.Window)
 	}
 }
 

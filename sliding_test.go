@@ -232,3 +232,33 @@ func TestLookingOnChangesNothingOfASlidingWindow(t *testing.T) {
 		}
 	}
 }
+
+// A request that is long on its way there does not hide that others have arrived, whose answers are long on
+// their way back.
+func TestSlidingWindowIsUsedUpWhereSomeRequestsTakeLongAndSomeAnswers(t *testing.T) {
+	const windows, quota, long = 20, 20, 4 * time.Second
+	accepted := int64(0)
+	for _, every := range []int64{5, 8, 10} {
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.SlidingWindow, Policies: []heedtest.Policy{{Quota: quota, Window: 10 * time.Second}},
+			Latency: func(n int64) (up, down time.Duration) {
+				up, down = 5*time.Millisecond, 5*time.Millisecond
+				switch n % every {
+				case 2:
+					up = long
+				case 3, 4:
+					down = long
+				}
+				return up, down
+			},
+		}, 64, windows, nil}.play(t)
+		if tally.Refused > 0 || tally.EarlyStanding > 0 {
+			t.Errorf("of every %d: %d refused, %d early", every, tally.Refused, tally.EarlyStanding)
+		}
+		accepted += tally.Accepted
+	}
+	t.Logf("%d accepted", accepted)
+	if accepted < 3*windows*quota*855/1000 {
+		t.Errorf("%d accepted of %d", accepted, 3*windows*quota)
+	}
+}

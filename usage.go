@@ -17,9 +17,15 @@ import (
 // them, so that memory does not grow with the quota.
 type usage struct {
 	inFlight int64
-	logged   int64       // sum over log
-	log      []use       // those first that come back first
-	counted  []time.Time // instants by which the origin had counted all that was in flight then, oldest first
+	logged   int64      // sum over log
+	log      []use      // those first that come back first
+	counted  []counting // of what is in flight, oldest first
+}
+
+// A counting says that the origin had counted n of the units that were in flight at an instant.
+type counting struct {
+	at time.Time
+	n  int64
 }
 
 type use struct {
@@ -43,7 +49,7 @@ func (u *usage) done(now, start time.Time, sooner time.Duration, n, quota int64,
 	}
 	u.expire(now, window)
 	u.logged += n
-	from := latest(u.countedBy(start, now).Add(-sooner), start)
+	from := latest(u.countedBy(start, now, n).Add(-sooner), start)
 	if u.inFlight <= 0 {
 		u.counted = u.counted[:0]
 	}
@@ -76,22 +82,26 @@ func (e *use) join(now, start time.Time, n int64) {
 	e.sent, e.heard, e.n = soonest(e.sent, start), now, e.n+n
 }
 
-// allCounted says that by now the origin has counted all that is in flight. What
-// is a window old, or hardly newer than the one before, says no more.
-func (u *usage) allCounted(now time.Time, window time.Duration) {
-	u.counted = slices.DeleteFunc(u.counted, func(at time.Time) bool { return now.Sub(at) >= window })
-	k := len(u.counted)
-	if u.inFlight > 0 && (k == 0 || now.Sub(u.counted[k-1]) >= window/exactUnits) {
-		u.counted = append(u.counted, now)
+// areCounted says that by now the origin has counted n of the units in flight, whichever they are. What is a window
+// old, or hardly newer than the one before, says no more.
+func (u *usage) areCounted(now time.Time, n int64, window time.Duration) {
+	u.counted = slices.DeleteFunc(u.counted, func(c counting) bool { return c.n == 0 || now.Sub(c.at) >= window })
+	for _, c := range u.counted {
+		n -= c.n
+	}
+	if k := len(u.counted); n > 0 && (k == 0 || now.Sub(u.counted[k-1].at) >= window/exactUnits) {
+		u.counted = append(u.counted, counting{now, n})
 	}
 }
 
-// countedBy returns the first instant by which the origin is known to have counted what was sent at
-// start and is answered now: now at the latest.
-func (u *usage) countedBy(start, now time.Time) time.Time {
-	for _, at := range u.counted {
-		if at.After(start) {
-			return at
+// countedBy returns the first instant by which the origin is known to have counted n units that were sent at
+// start and are answered now: now at the latest. Which of those in flight had been counted at an instant nobody
+// knows. It makes no difference to how many come back by when, so they are taken to be those answered first.
+func (u *usage) countedBy(start, now time.Time, n int64) time.Time {
+	for i := range u.counted {
+		if c := &u.counted[i]; c.at.After(start) && c.n >= n {
+			c.n -= n
+			return c.at
 		}
 	}
 	return now
