@@ -118,3 +118,14 @@ func TestBucketsWhoseAnswersOvertakeEachOtherAreUsedUp(t *testing.T) {
 		t.Errorf("%d accepted of 2050, %d refused", tally.Accepted, tally.Refused)
 	}
 }
+
+// Where nothing is left after every request, however long the wait before it was, no more is waited than is named.
+func TestSpacingThatIsAnnouncedIsNotWaitedForLongerThanNamed(t *testing.T) {
+	const windows, quota = 3, 300
+	tally, _ := load{heedtest.Config{
+		Algorithm: heedtest.LeakyBucket, Policies: []heedtest.Policy{{Quota: quota, Window: time.Minute}}, Latency: heedtest.RoundTrip(5 * time.Millisecond),
+	}, 16, windows, nil}.play(t)
+	if tally.Accepted < 160 || tally.Refused > 0 || tally.Early > 0 { // of 180, as a fifth of a second is announced as one
+		t.Errorf("%d accepted, %d refused, %d early", tally.Accepted, tally.Refused, tally.Early)
+	}
+}

@@ -17,6 +17,8 @@ type drought struct {
 	most     int64         // … and the most that was after one as long
 	halved   int           // the present wait was halved so often, for little was back after the latest …
 	spared   int           // … and this much less often than it may be, for that was too often once
+	longer   bool          // the latest wait was made longer, for more to come back …
+	vain     int           // … in vain, so many times: no more than one unit was back
 }
 
 // hearNothingLeft takes in that nothing is left: nothing may start for as long as
@@ -48,7 +50,7 @@ func (l *ledger) hearNothingLeft(now, start time.Time, p *Policy, s *statement, 
 	switch {
 	case wait == 0 && l.twoCounts() && !s.refused: // it stops nothing, and how much comes back is known
 		return false
-	case wait >= 0 && l.piecemeal && !l.flows() && p.Window > 0:
+	case wait >= 0 && l.piecemeal && !l.flows() && p.Window > 0 && d.gathers(l.inEpoch):
 		wait += max(s.resolution, l.later(now, p, s)+p.Window/10)
 	case wait >= 0:
 		wait += l.later(now, p, s)
@@ -71,6 +73,19 @@ func (l *ledger) hearNothingLeft(now, start time.Time, p *Policy, s *statement, 
 	}
 	l.close(now, wait, atMost)
 	return wait > atMost
+}
+
+// gathers reports whether it is worth while to wait for longer than what comes back first, where so many
+// units went since the latest wait. Where one unit is all there ever is, however long the wait was, it is not.
+func (d *drought) gathers(sent int64) bool {
+	switch {
+	case sent > 1:
+		d.vain = 0
+	case d.longer:
+		d.vain++
+	}
+	d.longer = d.vain < twoInVain
+	return d.longer
 }
 
 // lapsesIn is how long nothing is left of a window whose end no field names. A refusal that is the
@@ -195,6 +210,7 @@ func (d *drought) waited(left int64) {
 const (
 	blindFirst    = time.Second           // the first such wait …
 	blindLeast    = 50 * time.Millisecond // … and the shortest
+	twoInVain     = 2                     // longer waits that brought no more, and none is made longer
 	blindPatience = 4                     // waits in a row that were enough before a shorter one is tried
 	finest        = 4                     // times that a wait is halved, at most, where little is back …
 	seldom        = 16                    // … and between two that were not where that may be by chance
