@@ -470,13 +470,18 @@ func TestRateBehindLongRoundTripsIsNotTakenForACapInFlight(t *testing.T) {
 		Algorithm: heedtest.TokenBucket, Policies: []heedtest.Policy{{Quota: quota, Window: 5 * time.Second}}, Latency: heedtest.RoundTrip(500 * time.Millisecond),
 		Dialect: heedtest.RetryAfterOnly, RetryAfter: heedtest.RetryAfter{Mode: heedtest.RetryAfterShort},
 	}
-	tally, state := load{c, 1000, windows, nil}.play(t)
-	t.Logf("%d accepted, %d refused, learned %+v", tally.Accepted, tally.Refused, learned(state))
-	if first := int64(55); tally.Refused > first+35 {
-		t.Errorf("%d refused, want at most %d at the first refusal and 35 later", tally.Refused, first)
+	var refused []int64 // now and then chance adds a block
+	for range 3 {
+		tally, state := load{c, 1000, windows, nil}.play(t)
+		t.Logf("%d accepted, %d refused, learned %+v", tally.Accepted, tally.Refused, learned(state))
+		if tally.Accepted < windows*quota*9/10 {
+			t.Errorf("%d accepted of %d", tally.Accepted, windows*quota)
+		}
+		refused = append(refused, tally.Refused)
 	}
-	if tally.Accepted < windows*quota*9/10 {
-		t.Errorf("%d accepted of %d", tally.Accepted, windows*quota)
+	slices.Sort(refused)
+	if first := int64(55); refused[1] > first+25 {
+		t.Errorf("%d refused, want at most %d at the first refusal and 25 later in most runs", refused, first)
 	}
 }
 
