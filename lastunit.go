@@ -7,7 +7,8 @@ import "time"
 // may start before the reset it names, which is rounded to whole seconds: so
 // it is sent when that rounding will cost nothing, a whole number of grains
 // before the reset, or where it is too late for that not in this epoch. Where an
-// instant is named, it is when that may have been rounded up from: the answer shows.
+// instant is named, it is when that may have been rounded up from: the answer shows. Of
+// a small quota a unit is worth more than the wait for what the instant was rounded up to.
 func (l *ledger) lastUnit(now time.Time, p *Policy) time.Time {
 	reset, trip := l.opens, l.surely()
 	switch {
@@ -27,7 +28,7 @@ func (l *ledger) lastUnit(now time.Time, p *Policy) time.Time {
 	case l.shape == shapeSliding && (l.down > 0 || times(p.Quota, l.quickest) > p.Window || l.atNewest || l.beyond >= convinced || l.rounded > 2*l.quickest || p.Quota > shareable && l.uneven()): // it always costs
 		return latest(reset, now)
 	}
-	if due := l.due(p); due.Before(l.until()) {
+	if due, until := l.due(p), l.until(); due.Before(until) && (l.unending() || times(p.Quota, until.Sub(due)) > p.Window) {
 		return latest(due, now)
 	}
 	if l.untried(p) {

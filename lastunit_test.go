@@ -30,6 +30,38 @@ func TestLastUnitOfSmallQuotaIsUsedThoughAnswersTakeNowLongNowShort(t *testing.T
 	}
 }
 
+// Where resets are instants that are rounded up, an answer that says that nothing is left holds for up to a second
+// more than the window lasts. Of a small quota the last unit is worth that, of a large one it is not.
+func TestLastUnitOfSmallQuotaIsWorthWhatAnInstantIsRoundedUpBy(t *testing.T) {
+	const windows = 40
+	for _, c := range []struct {
+		algorithm heedtest.Algorithm
+		quota     int64
+		least     float64 // of the quota
+	}{
+		{heedtest.FixedWindow, 2, 0.89}, // ten of eleven seconds, for each window begins when the one before may be over
+		{heedtest.FixedWindow, 5, 0.89},
+		{heedtest.FixedWindow, 20, 0.94}, // all but one
+		{heedtest.FixedWindowByClock, 5, 0.99},
+		{heedtest.FixedWindowByClock, 10, 0.99},
+	} {
+		var accepted, refused int64
+		for phase := range time.Duration(5) {
+			tally, _ := load{heedtest.Config{
+				Algorithm: c.algorithm, Policies: []heedtest.Policy{{Quota: c.quota, Window: 10 * time.Second}},
+				Dialect: heedtest.XRateLimitEpoch, Phase: phase * 170 * time.Millisecond, ClockSkew: phase * 110 * time.Millisecond,
+				Latency: heedtest.RoundTrip(20 * time.Millisecond),
+			}, 16, windows, nil}.play(t)
+			accepted, refused = accepted+tally.Accepted, refused+tally.Refused
+		}
+		all := 5 * windows * c.quota
+		t.Logf("%s, %d: %d of %d accepted, %d refused", c.algorithm, c.quota, accepted, all, refused)
+		if float64(accepted) < c.least*float64(all) || refused > 0 {
+			t.Errorf("%s, %d: %d of %d accepted, want at least %.2f, and %d refused", c.algorithm, c.quota, accepted, all, c.least, refused)
+		}
+	}
+}
+
 // The instant at which the last unit of a window costs nothing passes, whenever the one
 // before it went.
 func TestLastUnitOfWindowIsNotPacedPastTheInstantThatCostsNothing(t *testing.T) {
