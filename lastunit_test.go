@@ -39,7 +39,10 @@ func TestLastUnitOfSmallQuotaIsWorthWhatAnInstantIsRoundedUpBy(t *testing.T) {
 		quota     int64
 		least     float64 // of the quota
 	}{
-		{heedtest.FixedWindow, 2, 0.89}, // ten of eleven seconds, for each window begins when the one before may be over
+		{heedtest.SlidingWindow, 3, 0.89},
+		{heedtest.SlidingWindow, 5, 0.89},
+		{heedtest.SlidingWindow, 20, 0.94}, // all but one
+		{heedtest.FixedWindow, 2, 0.89},    // ten of eleven seconds, for each window begins when the one before may be over
 		{heedtest.FixedWindow, 5, 0.89},
 		{heedtest.FixedWindow, 20, 0.94}, // all but one
 		{heedtest.FixedWindowByClock, 5, 0.99},
