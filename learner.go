@@ -9,9 +9,7 @@ import (
 // only refuses: a rate, or a number of requests in flight.
 //
 // From the first refusal until the origin accepts again is a block, and from
-// then until the next block a cycle. When exactly the origin reopened is known
-// no better than between the last request refused and the first accepted, unless
-// the server has named the instant.
+// then until the next block a cycle.
 //
 // Whether it is a limit in flight shows right after the first refusal: one
 // request alone is sent at once. Where it is accepted, it was for too many in
@@ -29,20 +27,9 @@ type learner struct {
 	accepted int64         // in this cycle
 	quickest time.Duration // answer that was accepted
 
-	blocked   bool      // refused, and nothing accepted since
-	began     time.Time // the block
-	refused   time.Time // when the latest refused request had been sent
-	named     time.Time // when the server said to come back
-	probes    int       // refused in the block
-	meanwhile int64     // accepted in it of what had been sent by its first refusal, but after that …
-	through   time.Time // … the latest of them
-	also      int64     // refused in it beside the first, of what had been sent by then
-	timed     bool      // the server said when to come back
-	timed503  bool      // … with a 503
-	blind     bool      // the latest refusal did not say
-	curt      bool      // it had named a time that was too short
-	blocks    int       // so far
-	outage    int64     // accepted before the latest that was taken for an outage
+	block        // the present one, or the latest
+	blocks int   // so far
+	outage int64 // accepted before the latest that was taken for an outage
 
 	hint    time.Duration // what the first refusal of the latest block asked to wait …
 	open    time.Duration // … so long after the reopening
@@ -86,9 +73,8 @@ func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 	if l.blocked && (pm.doubted || pm.start.After(l.began)) {
 		p.learnReopened(now, pm.start)
 	}
-	if l.blocked && pm.start.After(l.rate.zeros[0].at) {
-		l.meanwhile++
-		l.through = latest(l.through, pm.start)
+	if l.blocked {
+		l.block.accepted(pm.start)
 	}
 	l.accepted++
 	pressed := p.queued() > 0 || pm.waited > 0
@@ -205,7 +191,6 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 	if at := now.Add(l.lengthened(hint, whole)); hint > 0 && (fresh || at.Before(l.named)) {
 		l.named = at
 	}
-	timed503 := hint > 0 && whole
 	if l.blocked {
 		l.turns.latest.refused(pm.start, now.Sub(pm.start)-l.trip(), hint)
 		if fresh || pm.doubted {
@@ -219,7 +204,7 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 			l.also++
 		}
 		l.blind = hint == 0
-		if timed503 && l.probes >= outageProbes {
+		if hint > 0 && whole && l.probes >= outageProbes {
 			l.outOfOrder()
 		}
 		return
@@ -253,8 +238,7 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 	}
 	l.turns.begin(pm.start, now.Sub(pm.start)-l.trip(), l.hint, hint)
 	l.hinted(pm.start, hint)
-	l.blocked, l.began, l.probes, l.meanwhile, l.also = true, now, 0, 0, 0
-	l.timed, l.timed503, l.blind, l.curt = hint > 0, timed503, hint == 0, false
+	l.block = l.block.next(now, pm.start, hint > 0, whole)
 	if l.rate.low > 0 {
 		p.setLearnedRate(now)
 	}
@@ -312,7 +296,7 @@ func (p *partition) learnReopened(now, start time.Time) {
 	case alone:
 		p.learnInFlight(now)
 	case sudden: // it may be a rate: what is accepted from here on tells, and for how long it was shut
-		l.blocks, r.closed = 1, start.Sub(r.zeros[0].at)
+		l.blocks, r.closed = 1, start.Sub(l.hit)
 		l.begin(start)
 		p.learnInFlight(now)
 	case l.learnRate(now, start):
@@ -361,7 +345,7 @@ func (l *learner) learnRate(now, start time.Time) bool {
 	if r.low < backOff*r.tooFast { // an attempt at a little more will not be so far beyond
 		probes = min(probes, 1)
 	}
-	r.reopened(reopened.Sub(r.zeros[0].at), 1+probes+r.low*l.crowd.trip())
+	r.reopened(reopened.Sub(l.hit), 1+probes+r.low*l.crowd.trip())
 	if l.besideChance() {
 		l.besideFirst()
 	}
@@ -372,15 +356,14 @@ func (l *learner) learnRate(now, start time.Time) bool {
 // accepted before.
 func (l *learner) learnPenalty(reopened time.Time) {
 	r := &l.rate
-	hit := r.zeros[0].at
-	if r.shut = l.windowClosed(); l.blocks > 1 { // once it may have been an outage
+	if r.shut = l.windowClosed(l.wasOpen()); l.blocks > 1 { // once it may have been an outage
 		r.shut = min(r.shut, r.closed)
 	}
-	if l.blocks == 2 && reopened.Sub(hit) < r.penalty/2 { // the first one was an outage
+	if l.blocks == 2 && reopened.Sub(l.hit) < r.penalty/2 { // the first one was an outage
 		r.penalty = 0
 	}
-	if r.penalty > 0 || r.outgrown(hit, l.accepted-l.meanwhile, r.total-r.zeros[0].n) {
-		r.punish(min(reopened.Sub(hit), r.closed))
+	if r.penalty > 0 || r.outgrown(l.hit, l.accepted-l.meanwhile, r.total-r.zeros[0].n) {
+		r.punish(min(reopened.Sub(l.hit), r.closed))
 	}
 }
 
@@ -403,7 +386,7 @@ func (l *learner) lower(shut time.Time) {
 func (l *learner) learnBunches() {
 	r := &l.rate
 	if l.meanwhile >= few/2 {
-		r.low = min(r.low, rateOf(l.meanwhile+1, soonest(l.through, l.refused).Sub(r.zeros[0].at)))
+		r.low = min(r.low, rateOf(l.meanwhile+1, soonest(l.through, l.refused).Sub(l.hit)))
 	}
 	if l.shut() > 3*perUnit(r.low) { // one by one, some would have come meanwhile
 		r.bunches = true
@@ -421,29 +404,8 @@ func (l *learner) riseAgain() {
 	}
 }
 
-// shut is for how long nothing at all was accepted in a block, at least: where requests
-// are long on their way a bucket accepts some of those it had been sent by its first refusal.
-func (l *learner) shut() time.Duration { return l.refused.Sub(latest(l.rate.zeros[0].at, l.through)) }
-
-// closed is for how long the limit was closed in a block, at least, or was said to be: to the
-// second.
-func (l *learner) closed() time.Duration {
-	if l.timed {
-		return max(l.shut(), l.named.Sub(l.began)-time.Second)
-	}
-	return l.shut()
-}
-
-// windowClosed is closed where it may be a window: a second that was said may be rounded up from
-// next to nothing, but no window is shorter than one.
-func (l *learner) windowClosed() time.Duration {
-	closed := l.closed()
-	if l.timed {
-		open := l.rate.zeros[0].at.Sub(l.since)
-		closed = max(closed, min(l.named.Sub(l.began), time.Second-open))
-	}
-	return closed
-}
+// wasOpen is for how long the limit was open before the latest block.
+func (l *learner) wasOpen() time.Duration { return l.hit.Sub(l.since) }
 
 // steep is how fast the pace rises after a measure of so many requests that may
 // be wrong by a lot: the fewer, the faster.

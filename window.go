@@ -12,7 +12,7 @@ const outageMostly = 3 * time.Minute
 func (l *learner) measure(reopened, shut time.Time) {
 	r := &l.rate
 	longest, shortest, climb, doubt := reopened.Sub(l.since), shut.Sub(l.since), 0.0, 0.0
-	open, hint := r.zeros[0].at.Sub(l.since), l.named.Sub(l.began)
+	open, hint := l.wasOpen(), l.named.Sub(l.began)
 	told := l.timed && l.probes == 0
 	switch {
 	case told: // rounded up to a second
@@ -47,7 +47,7 @@ func (l *learner) measure(reopened, shut time.Time) {
 	// takes, or a penalty, or was an outage where it took long. Trying twice as much costs no more
 	// than what is left of a window, and is done where hardly more than one request is on its way
 	// at a time.
-	r.trial = (told || l.closed() > outageMostly) && open < l.windowClosed()/4 && r.low*l.crowd.trip() <= 0.25
+	r.trial = (told || l.closed() > outageMostly) && open < l.windowClosed(open)/4 && r.low*l.crowd.trip() <= 0.25
 	r.full = l.accepted - int64(r.low*open.Seconds())
 }
 
@@ -86,7 +86,7 @@ func (l *learner) remeasure(reopened time.Time) {
 	if l.asMany() { // the first of them may have been long on its way
 		// Closed for longer than a bucket is, and than the window is by far.
 		if shortest = min(shortest, l.refused.Sub(l.seen)); closed > 3*perUnit(r.low) && shortest > r.most*3/2 {
-			r.punish(min(reopened.Sub(r.zeros[0].at), r.closed))
+			r.punish(min(reopened.Sub(l.hit), r.closed))
 			return
 		}
 	}
