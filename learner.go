@@ -50,34 +50,48 @@ const (
 // learnAccepted takes in that pm's request was accepted.
 func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 	l := &p.learner
-	if l.since.IsZero() {
-		l.begin(pm.start)
-	} else if l.idled(now, pm) {
-		l.beginAnew(pm.start)
-	}
+	l.resume(now, pm)
 	l.last = now
 	if took := now.Sub(pm.start); l.quickest == 0 || took < l.quickest {
 		l.quickest = took
 	}
 	l.healthy.add(pm.path)
 	l.sick.remove(pm.path)
-	if l.blocked && pm.waited == 0 && pm.start.Sub(latest(l.refused, l.began)) > idleGap { // nobody asked: when it reopened nobody knows
-		l.blocked, l.crowd.testing = false, false
-		l.begin(pm.start)
-		l.rate.rested()
-		l.chance.rested()
-	}
 	if l.blocked {
 		l.turns.latest.accepted(pm.start)
+		if pm.doubted || pm.start.After(l.began) {
+			p.learnReopened(now, pm.start)
+		} else {
+			l.block.accepted(pm.start)
+		}
 	}
-	if l.blocked && (pm.doubted || pm.start.After(l.began)) {
-		p.learnReopened(now, pm.start)
-	}
-	if l.blocked {
-		l.block.accepted(pm.start)
-	}
-	l.accepted++
 	pressed := p.queued() > 0 || pm.waited > 0
+	p.count(now, pm, pressed)
+	if s := p.inFlightLearned(); s != nil && pressed && int64(pm.level) > s.policy.Quota/2 {
+		p.oneMoreInFlight(s)
+	}
+	if l.rate.low > 0 {
+		p.followRate(now, pm.start)
+	}
+}
+
+// resume begins a cycle where pm's request is the first one accepted, or nobody had asked for long before it.
+func (l *learner) resume(now time.Time, pm *Permit) {
+	switch {
+	case l.since.IsZero(), l.rate.low == 0 && l.idled(now, pm):
+		l.begin(pm.start)
+	case l.idled(now, pm):
+		l.beginAnew(pm.start)
+	case l.blocked && pm.waited == 0 && pm.start.Sub(latest(l.refused, l.began)) > idleGap: // when it reopened nobody knows
+		l.blocked, l.crowd.testing = false, false
+		l.beginAnew(pm.start)
+	}
+}
+
+// count counts pm's request, which was accepted; pressed: others were waiting.
+func (p *partition) count(now time.Time, pm *Permit, pressed bool) {
+	l := &p.learner
+	l.accepted++
 	l.crowd.accepted(now.Sub(pm.start), int64(pm.level))
 	if rate, limit := l.chance.well(pm.start, &l.rate); limit {
 		l.rate.low, l.rate.cost = rate, attemptCost
@@ -87,21 +101,20 @@ func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 		l.strict.accepted(now, pm.start, l.quickest, p.wasAlone(pm), pressed)
 		l.keepStrict(now)
 	}
-	if s := p.inFlightLearned(); s != nil && pressed && int64(pm.level) > s.policy.Quota/2 {
-		p.oneMoreInFlight(s)
-	}
-	switch {
-	case l.rate.low == 0:
-	case l.goesByAnswers():
-		p.setLearnedRate(now)
-	case !l.blocked && l.rate.gone():
-		p.unlearn()
-	default:
-		if !l.blocked {
-			l.rate.outgrow(pm.start, l.accepted)
+}
+
+// followRate goes on at the pace of the known rate, now that one more was accepted, sent at start; or forgets it
+// where that shows that there is none any more.
+func (p *partition) followRate(now, start time.Time) {
+	l := &p.learner
+	if !l.blocked && !l.goesByAnswers() {
+		if l.rate.gone() {
+			p.unlearn()
+			return
 		}
-		p.setLearnedRate(now)
+		l.rate.outgrow(start, l.accepted)
 	}
+	p.setLearnedRate(now)
 }
 
 // begin begins a cycle.
@@ -123,10 +136,8 @@ func (l *learner) idled(now time.Time, pm *Permit) bool {
 // beginAnew begins a cycle after a time in which nobody asked.
 func (l *learner) beginAnew(at time.Time) {
 	l.begin(at)
-	if l.rate.low > 0 {
-		l.rate.rested()
-		l.chance.rested()
-	}
+	l.rate.rested()
+	l.chance.rested()
 }
 
 // suspects reports whether a refusal that no announced policy explains may
@@ -191,38 +202,17 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 	if at := now.Add(l.lengthened(hint, whole)); hint > 0 && (fresh || at.Before(l.named)) {
 		l.named = at
 	}
-	if l.blocked {
-		l.turns.latest.refused(pm.start, now.Sub(pm.start)-l.trip(), hint)
-		if fresh || pm.doubted {
-			l.probes++
-			l.crowd.testing = false
-			if l.timed && hint < l.hint { // it does tell what is left, though not all of it
-				l.shrinks, l.curt = true, true
-			}
-		}
-		if !pm.start.After(l.began) {
-			l.also++
-		}
-		l.blind = hint == 0
-		if hint > 0 && whole && l.probes >= outageProbes {
-			l.outOfOrder()
-		}
-		return
-	}
-	if l.rate.low > 0 && l.idled(now, pm) {
-		l.beginAnew(pm.start)
-	}
 	s := p.inFlightLearned()
 	switch {
-	case s == nil:
-	case !fresh, int64(pm.level) > s.policy.Quota: // sent before it was learned
+	case l.blocked:
+		l.refusedAgain(now, pm, fresh, hint, whole)
 		return
-	case l.asOften(int64(p.unanswered)): // whatever was in flight
-		p.dropSlot(s)
-	case p.fewerInFlight(s, int64(max(pm.level, p.unanswered+1)), hint):
+	case s != nil && p.tooManyInFlight(s, pm, fresh, hint):
 		return
-	default:
+	case s != nil:
 		p.dropSlot(s)
+	case l.rate.low > 0 && l.idled(now, pm):
+		l.beginAnew(pm.start)
 	}
 	if l.besideChance() {
 		l.rate.exceeded(pm.start, l.chance.then, l.chance.share)
@@ -243,6 +233,36 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 		p.setLearnedRate(now)
 	}
 	l.crowd.testing = l.crowd.refused(int64(max(pm.level, p.unanswered+1))) && l.rate.low == 0 && !l.timed
+}
+
+// refusedAgain is learnRefused within a block.
+func (l *learner) refusedAgain(now time.Time, pm *Permit, fresh bool, hint time.Duration, whole bool) {
+	l.turns.latest.refused(pm.start, now.Sub(pm.start)-l.trip(), hint)
+	if fresh || pm.doubted {
+		l.probes++
+		l.crowd.testing = false
+		if l.timed && hint < l.hint { // it does tell what is left, though not all of it
+			l.shrinks, l.curt = true, true
+		}
+	}
+	if !pm.start.After(l.began) {
+		l.also++
+	}
+	l.blind = hint == 0
+	if hint > 0 && whole && l.probes >= outageProbes {
+		l.outOfOrder()
+	}
+}
+
+// tooManyInFlight reports whether a refusal is put down to the learned limit in flight, which allows fewer then.
+func (p *partition) tooManyInFlight(s *slot, pm *Permit, fresh bool, hint time.Duration) bool {
+	switch {
+	case !fresh, int64(pm.level) > s.policy.Quota: // sent before it was learned
+		return true
+	case p.learner.asOften(int64(p.unanswered)): // whatever was in flight
+		return false
+	}
+	return p.fewerInFlight(s, int64(max(pm.level, p.unanswered+1)), hint)
 }
 
 // notInFlight measures a rate that had been taken for a limit in flight. What was accepted
@@ -425,11 +445,9 @@ func (p *partition) unlearn() {
 	l.strict, l.turns = nil, nil
 }
 
-// pauseFor is how long to wait after a refusal at a learned rate: until the
-// next unit, or where a burst of them may come at a time, a small part of it;
-// twice as long for every further one in a row that names no time, but not past the end of a window
-// that began with the first of as many requests as fill one. While it is in doubt whether
-// it is a window, and how long, the ends of round times are what is tried.
+// pauseFor is how long to wait after a refusal at a learned rate that names no time, which is one of so many in a
+// row: until the next unit, or where a burst of them may come at a time, a small part of it; twice as
+// long for every further one in a row, but not past the end of a window.
 func (l *learner) pauseFor(now time.Time, inARow int, most time.Duration) time.Duration {
 	r := &l.rate
 	wait := max(perUnit(r.pace()), perUnit(16*r.low/float64(r.cycle)))
@@ -437,23 +455,41 @@ func (l *learner) pauseFor(now time.Time, inARow int, most time.Duration) time.D
 		wait = max(wait, r.penalty)
 	}
 	wait = min(nanoseconds(math.Ldexp(float64(wait), max(inARow-1, 0))), most)
+	left := l.windowEnds().Sub(now)
+	switch {
+	case left <= 0: // if there is one
+		return wait
+	case r.doubt > 0 && r.cycle >= few && l.asMany(): // whether it is a window is in doubt, and how long
+		return min(l.roundTimeEnds(inARow).Sub(now), left)
+	}
+	return min(wait, left)
+}
+
+// windowEnds is when the window is over that began with the first of as many requests as fill one; zero:
+// none is known.
+func (l *learner) windowEnds() time.Time {
+	r := &l.rate
+	if r.window == 0 {
+		return time.Time{}
+	}
 	first, known := r.ago(r.cycle)
 	if !known {
 		first = r.opened.at
 	}
-	if left := first.Add(r.window + l.trip()).Sub(now); r.window > 0 && left > 0 {
-		wait = min(wait, left)
-		if r.doubt > 0 && r.cycle >= few && l.asMany() {
-			window := nextRoundTime(l.refused.Sub(r.opened.at)) // until it went, not until it was answered, none was over
-			window += window / time.Duration(r.cycle)           // what counts the window before, too, lets the first go a unit later
-			next := r.opened.at.Add(window + l.trip())
-			if from, known := r.ago(l.accepted - min(int64(inARow), r.cycle/2)); known { // those refused may have been counted, too
-				next = next.Add(from.Sub(r.opened.at))
-			}
-			wait = min(next.Sub(now), left)
-		}
+	return first.Add(r.window + l.trip())
+}
+
+// roundTimeEnds is when the next round time is over that the window may be as long as, after so many refusals
+// in a row: a longer one than had passed since the reopening when the latest refused request went.
+func (l *learner) roundTimeEnds(inARow int) time.Time {
+	r := &l.rate
+	window := nextRoundTime(l.refused.Sub(r.opened.at)) // until it went, not until it was answered, none was over
+	window += window / time.Duration(r.cycle)           // what counts the window before, too, lets the first go a unit later
+	from := r.opened.at
+	if at, known := r.ago(l.accepted - min(int64(inARow), r.cycle/2)); known { // those refused may have been counted, too
+		from = at
 	}
-	return wait
+	return from.Add(window + l.trip())
 }
 
 // setLearnedRate has the learned slot let requests through at the pace: where refusals have
