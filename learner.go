@@ -277,7 +277,7 @@ func (l *learner) notInFlight(now time.Time) {
 	} else {
 		first := r.zeros[len(r.zeros)-1]
 		r.measured(r.total-first.n, now.Sub(first.at), gently)
-		r.doubt, r.full = doublings(r.low, rateOf(l.accepted, open)), l.accepted
+		r.doubt = doublings(r.low, rateOf(l.accepted, open))
 		r.cycle = max(r.burst, 2)
 	}
 	r.window, r.most, r.pressed = 0, ages, 0

@@ -48,7 +48,6 @@ func (l *learner) measure(reopened, shut time.Time) {
 	// than what is left of a window, and is done where hardly more than one request is on its way
 	// at a time.
 	r.trial = (told || l.closed() > outageMostly) && open < l.windowClosed(open)/4 && r.low*l.crowd.trip() <= 0.25
-	r.full = l.accepted - int64(r.low*open.Seconds())
 }
 
 // remeasure looks for the window again, in the light of another block: when the
