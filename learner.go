@@ -205,7 +205,7 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 	s := p.inFlightLearned()
 	switch {
 	case l.blocked:
-		l.refusedAgain(now, pm, fresh, hint, whole)
+		l.refusedAgain(pm, fresh, hint, whole)
 		return
 	case s != nil && p.tooManyInFlight(s, pm, fresh, hint):
 		return
@@ -226,7 +226,7 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 	if l.strict == nil {
 		l.strict, l.turns = newStrict(l.accepted, l.last.Sub(l.since)-l.quickest), &turns{}
 	}
-	l.turns.begin(pm.start, now.Sub(pm.start)-l.trip(), l.hint, hint)
+	l.turns.begin(pm.start, l.hint, hint)
 	l.hinted(pm.start, hint)
 	l.block = l.block.next(now, pm.start, hint > 0, whole)
 	if l.rate.low > 0 {
@@ -236,8 +236,8 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 }
 
 // refusedAgain is learnRefused within a block.
-func (l *learner) refusedAgain(now time.Time, pm *Permit, fresh bool, hint time.Duration, whole bool) {
-	l.turns.latest.refused(pm.start, now.Sub(pm.start)-l.trip(), hint)
+func (l *learner) refusedAgain(pm *Permit, fresh bool, hint time.Duration, whole bool) {
+	l.turns.latest.refused(pm.start, hint)
 	if fresh || pm.doubted {
 		l.probes++
 		l.crowd.testing = false
