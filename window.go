@@ -21,7 +21,7 @@ func (l *learner) measure(reopened, shut time.Time) {
 		climb = steep(l.accepted)
 		// With more than one at a time on their way, an attempt would cost more than one refusal.
 		most := min(rateOf(l.accepted, shortest), 1/max(l.crowd.trip(), nearBy.Seconds()))
-		if d := doublings(rateOf(l.accepted, longest), most); d >= settled && l.blind {
+		if d := doublings(rateOf(l.accepted, longest), most); d >= settled {
 			climb, doubt = gently, d
 		}
 	}
@@ -111,15 +111,7 @@ func (l *learner) remeasure(reopened time.Time) {
 		}
 		return
 	}
-	// What came in the window that has just ended tells, too, how much one lets through: the
-	// first measure may be of two by the clock, or of a part of one.
-	least := r.since(reopened.Add(-r.window))
-	most := max(r.since(l.refused.Add(-r.window-max(l.trip()-l.quickest, 0))), least, 2) // as measured has it
-	switch {
-	case r.cycle < least, r.cycle > most:
-		r.cycle = min(max(r.cycle, least), most)
-		r.low = min(max(r.low, rateOf(least, r.window)), rateOf(most, r.window))
-	case low < r.low, low < r.tooFast:
+	if low < r.low || low < r.tooFast {
 		r.low = low
 	}
 	r.climb, r.doubt = 0, 0
