@@ -23,15 +23,35 @@ func (t *throughput) searching(n int64) float64 {
 }
 
 // narrow takes in a refusal at the pace tooFast while the rate is in doubt. The limit lets
-// through least at least, and usual is how many seconds a request takes.
-func (t *throughput) narrow(least, usual float64) {
+// through least at least, and usual is how many seconds a request takes. It reports whether what
+// is believed then is to be tried: two windows that meet look like a bucket that is slowly refilled.
+func (t *throughput) narrow(least, usual float64) (again bool) {
+	began, most := t.at(1), t.tooFast
 	if t.doubt < 1 && t.pressed >= t.cycle || t.pressed >= 4*t.cycle { // it rose slowly: that had been kept up
 		least = max(least, t.at(t.pressed-t.cycle-int64(t.tooFast*usual)))
 	}
 	t.low = max(t.low, least)
-	if t.doubt = min(t.doubt/2, doublings(t.low, t.tooFast)); t.doubt < settled {
+	doubt := doublings(t.low, most)
+	if came := t.came(); t.burst >= shortest && began >= came { // slower, and some would have been lost while the bucket was full
+		most = min(most, came)
+	}
+	if t.doubt = min(t.doubt/2, doublings(t.low, most)); t.doubt < settled {
+		again = t.doubt < doubt-2
 		t.doubt, t.climb = 0, 0
 	}
+	return again
+}
+
+// came is at what rate a bucket was refilled between the latest reopening, when it held
+// what it can or what had come until then, and the latest refusal, when it was empty;
+// +Inf where it was not: a window is not.
+func (t *throughput) came() float64 {
+	z := t.zeros[0]
+	n := z.n - t.opened.n - int64(min(float64(t.burst), t.low*t.closed.Seconds()))
+	if n < few/2 {
+		return math.Inf(1)
+	}
+	return rateOf(n, z.at.Sub(t.opened.at))
 }
 
 // doublings is how many there are from one rate to another; 0: it is no higher.

@@ -106,7 +106,7 @@ func (t *throughput) accepted(start time.Time, pressed bool) {
 // instant. usual is how many seconds a request takes, and through the rate at
 // which they were accepted since the first one after the latest reopening.
 func (t *throughput) refused(start time.Time, usual, through float64) {
-	least, rested := t.least(start), len(t.zeros) == 0
+	least, rested, again := t.least(start), len(t.zeros) == 0, false
 	t.zeros = append([]mark{{start, t.total}}, t.zeros[:min(len(t.zeros), mostZeros-1)]...)
 	if t.low == 0 {
 		return
@@ -120,7 +120,7 @@ func (t *throughput) refused(start time.Time, usual, through float64) {
 	case t.penalty > 0:
 		t.punished(usual)
 	case t.tooFast > t.low && t.doubt > 0:
-		t.narrow(least, usual)
+		again = t.narrow(least, usual)
 	case t.tooFast > t.low && (t.pressed >= t.cycle || t.climb == 0 || least >= t.low): // else what was known is refuted
 		t.attempted(least, usual)
 	default:
@@ -129,7 +129,7 @@ func (t *throughput) refused(start time.Time, usual, through float64) {
 	if t.tooFast <= t.low {
 		t.low, t.climb, t.doubt = t.tooFast, 0, 0
 	}
-	t.pressed, t.trial = 0, false
+	t.pressed, t.trial = 0, again
 }
 
 // attempted takes in that an attempt at more than the known rate was refused, where the limit lets through least
