@@ -11,11 +11,10 @@ type turn struct {
 	after, by time.Time // what is known of it; by zero: nothing yet
 }
 
-// refused takes in a refusal that asks for hint, of a request sent at an instant that took so much longer
-// than usual: it may have arrived as much later.
-func (t *turn) refused(start time.Time, longer, hint time.Duration) {
-	at, by := start.Add(max(longer, 0)), start.Add(max(longer, 0)+hint)
-	t.after = latest(latest(t.after, at), start.Add(hint-time.Second))
+// refused takes in a refusal that asks for hint, of a request sent at an instant.
+func (t *turn) refused(start time.Time, hint time.Duration) {
+	by := start.Add(hint)
+	t.after = latest(latest(t.after, start), by.Add(-time.Second))
 	if hint > 0 && (t.by.IsZero() || by.Before(t.by)) {
 		t.by = by
 	}
@@ -45,10 +44,10 @@ const (
 )
 
 // begin takes in the first refusal of a block; asked: what that of the one before asked for.
-func (t *turns) begin(start time.Time, longer, asked, hint time.Duration) {
+func (t *turns) begin(start time.Time, asked, hint time.Duration) {
 	t.varied = t.varied || asked > 0 && hint > 0 && asked != hint
 	t.before, t.latest, t.asked = t.latest, turn{}, asked
-	t.latest.refused(start, longer, hint)
+	t.latest.refused(start, hint)
 }
 
 // measureTurns looks for the shortest round time that is a window in keeping with the latest two turns.

@@ -9,9 +9,7 @@ import (
 // only refuses: a rate, or a number of requests in flight.
 //
 // From the first refusal until the origin accepts again is a block, and from
-// then until the next block a cycle. When exactly the origin reopened is known
-// no better than between the last request refused and the first accepted, unless
-// the server has named the instant.
+// then until the next block a cycle.
 //
 // Whether it is a limit in flight shows right after the first refusal: one
 // request alone is sent at once. Where it is accepted, it was for too many in
@@ -29,20 +27,9 @@ type learner struct {
 	accepted int64         // in this cycle
 	quickest time.Duration // answer that was accepted
 
-	blocked   bool      // refused, and nothing accepted since
-	began     time.Time // the block
-	refused   time.Time // when the latest refused request had been sent
-	named     time.Time // when the server said to come back
-	probes    int       // refused in the block
-	meanwhile int64     // accepted in it of what had been sent by its first refusal, but after that …
-	through   time.Time // … the latest of them
-	also      int64     // refused in it beside the first, of what had been sent by then
-	timed     bool      // the server said when to come back
-	timed503  bool      // … with a 503
-	blind     bool      // the latest refusal did not say
-	curt      bool      // it had named a time that was too short
-	blocks    int       // so far
-	outage    int64     // accepted before the latest that was taken for an outage
+	block        // the present one, or the latest
+	blocks int   // so far
+	outage int64 // accepted before the latest that was taken for an outage
 
 	hint    time.Duration // what the first refusal of the latest block asked to wait …
 	open    time.Duration // … so long after the reopening
@@ -63,35 +50,48 @@ const (
 // learnAccepted takes in that pm's request was accepted.
 func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 	l := &p.learner
-	if l.since.IsZero() {
-		l.begin(pm.start)
-	} else if l.idled(now, pm) {
-		l.beginAnew(pm.start)
-	}
+	l.resume(now, pm)
 	l.last = now
 	if took := now.Sub(pm.start); l.quickest == 0 || took < l.quickest {
 		l.quickest = took
 	}
 	l.healthy.add(pm.path)
 	l.sick.remove(pm.path)
-	if l.blocked && pm.waited == 0 && pm.start.Sub(latest(l.refused, l.began)) > idleGap { // nobody asked: when it reopened nobody knows
-		l.blocked, l.crowd.testing = false, false
-		l.begin(pm.start)
-		l.rate.rested()
-		l.chance.rested()
-	}
 	if l.blocked {
 		l.turns.latest.accepted(pm.start)
+		if pm.doubted || pm.start.After(l.began) {
+			p.learnReopened(now, pm.start)
+		} else {
+			l.block.accepted(pm.start)
+		}
 	}
-	if l.blocked && (pm.doubted || pm.start.After(l.began)) {
-		p.learnReopened(now, pm.start)
-	}
-	if l.blocked && pm.start.After(l.rate.zeros[0].at) {
-		l.meanwhile++
-		l.through = latest(l.through, pm.start)
-	}
-	l.accepted++
 	pressed := p.queued() > 0 || pm.waited > 0
+	p.count(now, pm, pressed)
+	if s := p.inFlightLearned(); s != nil && pressed && int64(pm.level) > s.policy.Quota/2 {
+		p.oneMoreInFlight(s)
+	}
+	if l.rate.low > 0 {
+		p.followRate(now, pm.start)
+	}
+}
+
+// resume begins a cycle where pm's request is the first one accepted, or nobody had asked for long before it.
+func (l *learner) resume(now time.Time, pm *Permit) {
+	switch {
+	case l.since.IsZero(), l.rate.low == 0 && l.idled(now, pm):
+		l.begin(pm.start)
+	case l.idled(now, pm):
+		l.beginAnew(pm.start)
+	case l.blocked && pm.waited == 0 && pm.start.Sub(latest(l.refused, l.began)) > idleGap: // when it reopened nobody knows
+		l.blocked, l.crowd.testing = false, false
+		l.beginAnew(pm.start)
+	}
+}
+
+// count counts pm's request, which was accepted; pressed: others were waiting.
+func (p *partition) count(now time.Time, pm *Permit, pressed bool) {
+	l := &p.learner
+	l.accepted++
 	l.crowd.accepted(now.Sub(pm.start), int64(pm.level))
 	if rate, limit := l.chance.well(pm.start, &l.rate); limit {
 		l.rate.low, l.rate.cost = rate, attemptCost
@@ -101,21 +101,20 @@ func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 		l.strict.accepted(now, pm.start, l.quickest, p.wasAlone(pm), pressed)
 		l.keepStrict(now)
 	}
-	if s := p.inFlightLearned(); s != nil && pressed && int64(pm.level) > s.policy.Quota/2 {
-		p.oneMoreInFlight(s)
-	}
-	switch {
-	case l.rate.low == 0:
-	case l.goesByAnswers():
-		p.setLearnedRate(now)
-	case !l.blocked && l.rate.gone():
-		p.unlearn()
-	default:
-		if !l.blocked {
-			l.rate.outgrow(pm.start, l.accepted)
+}
+
+// followRate goes on at the pace of the known rate, now that one more was accepted, sent at start; or forgets it
+// where that shows that there is none any more.
+func (p *partition) followRate(now, start time.Time) {
+	l := &p.learner
+	if !l.blocked && !l.goesByAnswers() {
+		if l.rate.gone() {
+			p.unlearn()
+			return
 		}
-		p.setLearnedRate(now)
+		l.rate.outgrow(start, l.accepted)
 	}
+	p.setLearnedRate(now)
 }
 
 // begin begins a cycle.
@@ -137,10 +136,8 @@ func (l *learner) idled(now time.Time, pm *Permit) bool {
 // beginAnew begins a cycle after a time in which nobody asked.
 func (l *learner) beginAnew(at time.Time) {
 	l.begin(at)
-	if l.rate.low > 0 {
-		l.rate.rested()
-		l.chance.rested()
-	}
+	l.rate.rested()
+	l.chance.rested()
 }
 
 // suspects reports whether a refusal that no announced policy explains may
@@ -205,39 +202,17 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 	if at := now.Add(l.lengthened(hint, whole)); hint > 0 && (fresh || at.Before(l.named)) {
 		l.named = at
 	}
-	timed503 := hint > 0 && whole
-	if l.blocked {
-		l.turns.latest.refused(pm.start, now.Sub(pm.start)-l.trip(), hint)
-		if fresh || pm.doubted {
-			l.probes++
-			l.crowd.testing = false
-			if l.timed && hint < l.hint { // it does tell what is left, though not all of it
-				l.shrinks, l.curt = true, true
-			}
-		}
-		if !pm.start.After(l.began) {
-			l.also++
-		}
-		l.blind = hint == 0
-		if timed503 && l.probes >= outageProbes {
-			l.outOfOrder()
-		}
-		return
-	}
-	if l.rate.low > 0 && l.idled(now, pm) {
-		l.beginAnew(pm.start)
-	}
 	s := p.inFlightLearned()
 	switch {
-	case s == nil:
-	case !fresh, int64(pm.level) > s.policy.Quota: // sent before it was learned
+	case l.blocked:
+		l.refusedAgain(pm, fresh, hint, whole)
 		return
-	case l.asOften(int64(p.unanswered)): // whatever was in flight
-		p.dropSlot(s)
-	case p.fewerInFlight(s, int64(max(pm.level, p.unanswered+1)), hint):
+	case s != nil && p.tooManyInFlight(s, pm, fresh, hint):
 		return
-	default:
+	case s != nil:
 		p.dropSlot(s)
+	case l.rate.low > 0 && l.idled(now, pm):
+		l.beginAnew(pm.start)
 	}
 	if l.besideChance() {
 		l.rate.exceeded(pm.start, l.chance.then, l.chance.share)
@@ -251,14 +226,43 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 	if l.strict == nil {
 		l.strict, l.turns = newStrict(l.accepted, l.last.Sub(l.since)-l.quickest), &turns{}
 	}
-	l.turns.begin(pm.start, now.Sub(pm.start)-l.trip(), l.hint, hint)
+	l.turns.begin(pm.start, l.hint, hint)
 	l.hinted(pm.start, hint)
-	l.blocked, l.began, l.probes, l.meanwhile, l.also = true, now, 0, 0, 0
-	l.timed, l.timed503, l.blind, l.curt = hint > 0, timed503, hint == 0, false
+	l.block = l.block.next(now, pm.start, hint > 0, whole)
 	if l.rate.low > 0 {
 		p.setLearnedRate(now)
 	}
 	l.crowd.testing = l.crowd.refused(int64(max(pm.level, p.unanswered+1))) && l.rate.low == 0 && !l.timed
+}
+
+// refusedAgain is learnRefused within a block.
+func (l *learner) refusedAgain(pm *Permit, fresh bool, hint time.Duration, whole bool) {
+	l.turns.latest.refused(pm.start, hint)
+	if fresh || pm.doubted {
+		l.probes++
+		l.crowd.testing = false
+		if l.timed && hint < l.hint { // it does tell what is left, though not all of it
+			l.shrinks, l.curt = true, true
+		}
+	}
+	if !pm.start.After(l.began) {
+		l.also++
+	}
+	l.blind = hint == 0
+	if hint > 0 && whole && l.probes >= outageProbes {
+		l.outOfOrder()
+	}
+}
+
+// tooManyInFlight reports whether a refusal is put down to the learned limit in flight, which allows fewer then.
+func (p *partition) tooManyInFlight(s *slot, pm *Permit, fresh bool, hint time.Duration) bool {
+	switch {
+	case !fresh, int64(pm.level) > s.policy.Quota: // sent before it was learned
+		return true
+	case p.learner.asOften(int64(p.unanswered)): // whatever was in flight
+		return false
+	}
+	return p.fewerInFlight(s, int64(max(pm.level, p.unanswered+1)), hint)
 }
 
 // notInFlight measures a rate that had been taken for a limit in flight. What was accepted
@@ -273,7 +277,7 @@ func (l *learner) notInFlight(now time.Time) {
 	} else {
 		first := r.zeros[len(r.zeros)-1]
 		r.measured(r.total-first.n, now.Sub(first.at), gently)
-		r.doubt, r.full = doublings(r.low, rateOf(l.accepted, open)), l.accepted
+		r.doubt = doublings(r.low, rateOf(l.accepted, open))
 		r.cycle = max(r.burst, 2)
 	}
 	r.window, r.most, r.pressed = 0, ages, 0
@@ -312,7 +316,7 @@ func (p *partition) learnReopened(now, start time.Time) {
 	case alone:
 		p.learnInFlight(now)
 	case sudden: // it may be a rate: what is accepted from here on tells, and for how long it was shut
-		l.blocks, r.closed = 1, start.Sub(r.zeros[0].at)
+		l.blocks, r.closed = 1, start.Sub(l.hit)
 		l.begin(start)
 		p.learnInFlight(now)
 	case l.learnRate(now, start):
@@ -357,11 +361,7 @@ func (l *learner) learnRate(now, start time.Time) bool {
 	l.riseAgain()
 	r.opened, l.seen = mark{start, r.total}, now
 	l.begin(reopened)
-	probes := float64(l.probes)
-	if r.low < backOff*r.tooFast { // an attempt at a little more will not be so far beyond
-		probes = min(probes, 1)
-	}
-	r.reopened(reopened.Sub(r.zeros[0].at), 1+probes+r.low*l.crowd.trip())
+	r.reopened(reopened.Sub(l.hit), float64(1+l.probes)+r.low*l.crowd.trip())
 	if l.besideChance() {
 		l.besideFirst()
 	}
@@ -372,15 +372,14 @@ func (l *learner) learnRate(now, start time.Time) bool {
 // accepted before.
 func (l *learner) learnPenalty(reopened time.Time) {
 	r := &l.rate
-	hit := r.zeros[0].at
-	if r.shut = l.windowClosed(); l.blocks > 1 { // once it may have been an outage
+	if r.shut = l.windowClosed(l.wasOpen()); l.blocks > 1 { // once it may have been an outage
 		r.shut = min(r.shut, r.closed)
 	}
-	if l.blocks == 2 && reopened.Sub(hit) < r.penalty/2 { // the first one was an outage
+	if l.blocks == 2 && reopened.Sub(l.hit) < r.penalty/2 { // the first one was an outage
 		r.penalty = 0
 	}
-	if r.penalty > 0 || r.outgrown(hit, l.accepted-l.meanwhile, r.total-r.zeros[0].n) {
-		r.punish(min(reopened.Sub(hit), r.closed))
+	if r.penalty > 0 || r.outgrown(l.hit, l.accepted-l.meanwhile, r.total-r.zeros[0].n) {
+		r.punish(min(reopened.Sub(l.hit), r.closed))
 	}
 }
 
@@ -403,7 +402,7 @@ func (l *learner) lower(shut time.Time) {
 func (l *learner) learnBunches() {
 	r := &l.rate
 	if l.meanwhile >= few/2 {
-		r.low = min(r.low, rateOf(l.meanwhile+1, soonest(l.through, l.refused).Sub(r.zeros[0].at)))
+		r.low = min(r.low, rateOf(l.meanwhile+1, soonest(l.through, l.refused).Sub(l.hit)))
 	}
 	if l.shut() > 3*perUnit(r.low) { // one by one, some would have come meanwhile
 		r.bunches = true
@@ -421,29 +420,8 @@ func (l *learner) riseAgain() {
 	}
 }
 
-// shut is for how long nothing at all was accepted in a block, at least: where requests
-// are long on their way a bucket accepts some of those it had been sent by its first refusal.
-func (l *learner) shut() time.Duration { return l.refused.Sub(latest(l.rate.zeros[0].at, l.through)) }
-
-// closed is for how long the limit was closed in a block, at least, or was said to be: to the
-// second.
-func (l *learner) closed() time.Duration {
-	if l.timed {
-		return max(l.shut(), l.named.Sub(l.began)-time.Second)
-	}
-	return l.shut()
-}
-
-// windowClosed is closed where it may be a window: a second that was said may be rounded up from
-// next to nothing, but no window is shorter than one.
-func (l *learner) windowClosed() time.Duration {
-	closed := l.closed()
-	if l.timed {
-		open := l.rate.zeros[0].at.Sub(l.since)
-		closed = max(closed, min(l.named.Sub(l.began), time.Second-open))
-	}
-	return closed
-}
+// wasOpen is for how long the limit was open before the latest block.
+func (l *learner) wasOpen() time.Duration { return l.hit.Sub(l.since) }
 
 // steep is how fast the pace rises after a measure of so many requests that may
 // be wrong by a lot: the fewer, the faster.
@@ -463,11 +441,9 @@ func (p *partition) unlearn() {
 	l.strict, l.turns = nil, nil
 }
 
-// pauseFor is how long to wait after a refusal at a learned rate: until the
-// next unit, or where a burst of them may come at a time, a small part of it;
-// twice as long for every further one in a row that names no time, but not past the end of a window
-// that began with the first of as many requests as fill one. While it is in doubt whether
-// it is a window, and how long, the ends of round times are what is tried.
+// pauseFor is how long to wait after a refusal at a learned rate that names no time, which is one of so many in a
+// row: until the next unit, or where a burst of them may come at a time, a small part of it; twice as
+// long for every further one in a row, but not past the end of a window.
 func (l *learner) pauseFor(now time.Time, inARow int, most time.Duration) time.Duration {
 	r := &l.rate
 	wait := max(perUnit(r.pace()), perUnit(16*r.low/float64(r.cycle)))
@@ -475,23 +451,37 @@ func (l *learner) pauseFor(now time.Time, inARow int, most time.Duration) time.D
 		wait = max(wait, r.penalty)
 	}
 	wait = min(nanoseconds(math.Ldexp(float64(wait), max(inARow-1, 0))), most)
+	left := l.windowEnds().Sub(now)
+	switch {
+	case left <= 0: // if there is one
+		return wait
+	case r.doubt > 0 && r.cycle >= few && l.asMany(): // whether it is a window is in doubt, and how long
+		return min(l.roundTimeEnds().Sub(now), left)
+	}
+	return min(wait, left)
+}
+
+// windowEnds is when the window is over that began with the first of as many requests as fill one; zero:
+// none is known.
+func (l *learner) windowEnds() time.Time {
+	r := &l.rate
+	if r.window == 0 {
+		return time.Time{}
+	}
 	first, known := r.ago(r.cycle)
 	if !known {
 		first = r.opened.at
 	}
-	if left := first.Add(r.window + l.trip()).Sub(now); r.window > 0 && left > 0 {
-		wait = min(wait, left)
-		if r.doubt > 0 && r.cycle >= few && l.asMany() {
-			window := nextRoundTime(l.refused.Sub(r.opened.at)) // until it went, not until it was answered, none was over
-			window += window / time.Duration(r.cycle)           // what counts the window before, too, lets the first go a unit later
-			next := r.opened.at.Add(window + l.trip())
-			if from, known := r.ago(l.accepted - min(int64(inARow), r.cycle/2)); known { // those refused may have been counted, too
-				next = next.Add(from.Sub(r.opened.at))
-			}
-			wait = min(next.Sub(now), left)
-		}
-	}
-	return wait
+	return first.Add(r.window + l.trip())
+}
+
+// roundTimeEnds is when the next round time is over that the window may be as long as: a longer one
+// than had passed since the reopening when the latest refused request went.
+func (l *learner) roundTimeEnds() time.Time {
+	r := &l.rate
+	window := nextRoundTime(l.refused.Sub(r.opened.at)) // until it went, not until it was answered, none was over
+	window += window / time.Duration(r.cycle)           // what counts the window before, too, lets the first go a unit later
+	return r.opened.at.Add(window + l.trip())
 }
 
 // setLearnedRate has the learned slot let requests through at the pace: where refusals have

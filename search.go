@@ -26,17 +26,11 @@ func (t *throughput) searching(n int64) float64 {
 // through least at least, and usual is how many seconds a request takes. It reports whether what
 // is believed then is to be tried: two windows that meet look like a bucket that is slowly refilled.
 func (t *throughput) narrow(least, usual float64) (again bool) {
-	began := t.at(1)
+	began, most := t.at(1), t.tooFast
 	if t.doubt < 1 && t.pressed >= t.cycle || t.pressed >= 4*t.cycle { // it rose slowly: that had been kept up
 		least = max(least, t.at(t.pressed-t.cycle-int64(t.tooFast*usual)))
 	}
 	t.low = max(t.low, least)
-	most := t.tooFast
-	if len(t.zeros) > 1 && 4*t.gathered <= t.full { // the pause was far too short to fill a bucket
-		if n := t.total - t.zeros[1].n; n < t.full { // nor was it full later on: this is what came
-			most = min(most, rateOf(n+1, t.zeros[0].at.Sub(t.zeros[1].at)))
-		}
-	}
 	doubt := doublings(t.low, most)
 	if came := t.came(); t.burst >= shortest && began >= came { // slower, and some would have been lost while the bucket was full
 		most = min(most, came)

@@ -36,7 +36,6 @@ type throughput struct {
 	clean    int64         // … and of those, so many that tell what is refused by chance, where there is that, too
 	pressed  int64         // accepted since the latest reopening while others were waiting
 	gathered int64         // what a bucket may have held at the latest reopening
-	full     int64         // what a bucket can hold at least, going by the first measure
 	opened   mark          // the latest reopening …
 	closed   time.Duration // … and for how long it had been closed
 	bunches  bool          // units come many at a time, as in a window
@@ -112,41 +111,60 @@ func (t *throughput) refused(start time.Time, usual, through float64) {
 	if t.low == 0 {
 		return
 	}
-	tooFast := t.pace()
-	t.tooFast, t.known = tooFast, 0
-	if t.climb == 0 && t.doubt == 0 && tooFast > t.low {
+	t.tooFast, t.known = t.pace(), 0
+	if t.climb == 0 && t.doubt == 0 && t.tooFast > t.low {
 		t.known = t.low
 	}
-	cycles := t.pressed >= t.cycle // one at least
 	t.kept.proves(least)
 	switch {
 	case t.penalty > 0:
 		t.punished(usual)
-	case tooFast > t.low && t.doubt > 0:
+	case t.tooFast > t.low && t.doubt > 0:
 		again = t.narrow(least, usual)
-	case tooFast > t.low && cycles && (t.bunches || t.pressed >= 4*t.gathered):
-		// Those in flight came after the one refused. Where it rose more steeply this tells nothing of a cycle.
-		kept := t.at(t.pressed - t.cycle - int64(tooFast*usual))
-		if tooFast < 4*t.low && t.kept.believe(kept, tooFast, max(t.low, least)) {
-			least = kept
-		}
-		t.low = max(t.low, least)
-		if t.climb > slowly || tooFast > 2*t.low { // it rose so steeply that this tells little
-			t.climb = max(t.climb/4, slowly)
-		} else {
-			t.climb = 0
-		}
-	case tooFast > t.low && (cycles || t.climb == 0 || least >= t.low): // a bucket may have held what was accepted at so high a pace
+	case t.tooFast > t.low && (t.pressed >= t.cycle || t.climb == 0 || least >= t.low): // else what was known is refuted
+		t.attempted(least, usual)
+	default:
+		t.lower(least, through, rested)
+	}
+	if t.tooFast <= t.low {
+		t.low, t.climb, t.doubt = t.tooFast, 0, 0
+	}
+	t.pressed, t.trial = 0, again
+}
+
+// attempted takes in that an attempt at more than the known rate was refused, where the limit lets through least
+// at least.
+func (t *throughput) attempted(least, usual float64) {
+	if t.pressed < t.cycle || !t.bunches && t.pressed < 4*t.gathered { // a bucket may have held what was accepted at so high a pace
 		t.low = max(t.low, least)
 		t.climb /= 2
+		return
+	}
+	kept := t.at(t.pressed - t.cycle - int64(t.tooFast*usual)) // those in flight came after the one refused
+	if t.kept.believe(kept, t.tooFast, max(t.low, least)) {
+		least = kept
+	}
+	t.low = max(t.low, least)
+	if t.climb > slowly { // it rose so steeply that this tells little
+		t.climb = max(t.climb/4, slowly)
+	} else {
+		t.climb = 0
+	}
+}
+
+// lower takes in that the known rate is refused, or less, where the limit lets through least at least, and has let so
+// much through since it reopened; rested: nobody had asked for long.
+func (t *throughput) lower(least, through float64, rested bool) {
+	little := 0.95 * t.tooFast
+	switch {
 	case t.kept.proven > 0:
 		t.low = min(t.low, t.kept.refused())
-	case rested: // nobody asked for long: what was accepted since is too little to tell
-		t.low, t.climb = min(t.low, 0.95*tooFast), t.climb/2
+	case rested: // what was accepted since is too little to tell
+		t.low, t.climb = min(t.low, little), t.climb/2
 	case t.sure: // by chance, and so is this
-		t.low = 0.95 * tooFast
-	case cycles, t.bunches && t.pressed >= t.cycle/2: // a little too fast, or the first cycle was of two windows by the clock
-		t.low = max(min(t.low, least), min(0.95*tooFast, through))
+		t.low = little
+	case t.pressed >= t.cycle: // a little too fast
+		t.low = max(min(t.low, least), min(little, through))
 	case least < t.low: // a burst had been taken for the rate
 		t.low = max(least, t.low/8)
 		if n := t.total - t.opened.n; n < t.cycle/farFewer { // or all that came before there was a limit
@@ -158,10 +176,6 @@ func (t *throughput) refused(start time.Time, usual, through float64) {
 	default: // it has become less
 		t.low *= backOff
 	}
-	if tooFast <= t.low {
-		t.low, t.climb, t.doubt = tooFast, 0, 0
-	}
-	t.pressed, t.trial = 0, again
 }
 
 // rested takes in that nobody asked for so long that what was accepted before

@@ -12,7 +12,7 @@ const outageMostly = 3 * time.Minute
 func (l *learner) measure(reopened, shut time.Time) {
 	r := &l.rate
 	longest, shortest, climb, doubt := reopened.Sub(l.since), shut.Sub(l.since), 0.0, 0.0
-	open, hint := r.zeros[0].at.Sub(l.since), l.named.Sub(l.began)
+	open, hint := l.wasOpen(), l.named.Sub(l.began)
 	told := l.timed && l.probes == 0
 	switch {
 	case told: // rounded up to a second
@@ -21,7 +21,7 @@ func (l *learner) measure(reopened, shut time.Time) {
 		climb = steep(l.accepted)
 		// With more than one at a time on their way, an attempt would cost more than one refusal.
 		most := min(rateOf(l.accepted, shortest), 1/max(l.crowd.trip(), nearBy.Seconds()))
-		if d := doublings(rateOf(l.accepted, longest), most); d >= settled && l.blind {
+		if d := doublings(rateOf(l.accepted, longest), most); d >= settled {
 			climb, doubt = gently, d
 		}
 	}
@@ -47,8 +47,7 @@ func (l *learner) measure(reopened, shut time.Time) {
 	// takes, or a penalty, or was an outage where it took long. Trying twice as much costs no more
 	// than what is left of a window, and is done where hardly more than one request is on its way
 	// at a time.
-	r.trial = (told || l.closed() > outageMostly) && open < l.windowClosed()/4 && r.low*l.crowd.trip() <= 0.25
-	r.full = l.accepted - int64(r.low*open.Seconds())
+	r.trial = (told || l.closed() > outageMostly) && open < l.windowClosed(open)/4 && r.low*l.crowd.trip() <= 0.25
 }
 
 // remeasure looks for the window again, in the light of another block: when the
@@ -86,7 +85,7 @@ func (l *learner) remeasure(reopened time.Time) {
 	if l.asMany() { // the first of them may have been long on its way
 		// Closed for longer than a bucket is, and than the window is by far.
 		if shortest = min(shortest, l.refused.Sub(l.seen)); closed > 3*perUnit(r.low) && shortest > r.most*3/2 {
-			r.punish(min(reopened.Sub(r.zeros[0].at), r.closed))
+			r.punish(min(reopened.Sub(l.hit), r.closed))
 			return
 		}
 	}
@@ -112,15 +111,7 @@ func (l *learner) remeasure(reopened time.Time) {
 		}
 		return
 	}
-	// What came in the window that has just ended tells, too, how much one lets through: the
-	// first measure may be of two by the clock, or of a part of one.
-	least := r.since(reopened.Add(-r.window))
-	most := max(r.since(l.refused.Add(-r.window-max(l.trip()-l.quickest, 0))), least, 2) // as measured has it
-	switch {
-	case r.cycle < least, r.cycle > most:
-		r.cycle = min(max(r.cycle, least), most)
-		r.low = min(max(r.low, rateOf(least, r.window)), rateOf(most, r.window))
-	case low < r.low, low < r.tooFast:
+	if low < r.low || low < r.tooFast {
 		r.low = low
 	}
 	r.climb, r.doubt = 0, 0
