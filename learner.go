@@ -218,7 +218,9 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 		l.rate.exceeded(pm.start, l.chance.then, l.chance.share)
 	} else {
 		asked := latest(l.since, l.rate.opened.at) // before the first one went nobody did
+		was := l.rate.low
 		l.rate.refused(pm.start, l.crowd.trip(), rateOf(l.accepted, pm.start.Sub(asked)))
+		l.moreToCome(was)
 	}
 	if s != nil && !(hint > 0 && l.blocks > 0 && l.accepted <= l.rate.burst) { // it is no such limit, but a rate that they exceed
 		l.notInFlight(now)
@@ -263,6 +265,15 @@ func (p *partition) tooManyInFlight(s *slot, pm *Permit, fresh bool, hint time.D
 		return false
 	}
 	return p.fewerInFlight(s, int64(max(pm.level, p.unanswered+1)), hint)
+}
+
+// moreToCome has the pace rise again soon where the rate fell from what it was for how little was accepted
+// since the instant that a server had named: not all of it was back by then, and more may be now.
+func (l *learner) moreToCome(was float64) {
+	r := &l.rate
+	if n := r.total - r.opened.n; l.timed && r.low < was && n < r.cycle/2 {
+		r.climb = max(r.climb, steep(n))
+	}
 }
 
 // notInFlight measures a rate that had been taken for a limit in flight. What was accepted
@@ -378,7 +389,7 @@ func (l *learner) learnPenalty(reopened time.Time) {
 	if l.blocks == 2 && reopened.Sub(l.hit) < r.penalty/2 { // the first one was an outage
 		r.penalty = 0
 	}
-	if r.penalty > 0 || r.outgrown(l.hit, l.accepted-l.meanwhile, r.total-r.zeros[0].n) {
+	if r.penalty > 0 || r.outgrown(r.tooFast, l.hit, l.accepted-l.meanwhile, r.total-r.zeros[0].n) {
 		r.punish(min(reopened.Sub(l.hit), r.closed))
 	}
 }

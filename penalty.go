@@ -6,25 +6,34 @@ import "time"
 // refusal or from the latest, far longer than it takes until more could be let through. Others
 // name such a time to wait, always the same. At first that looks like a window as long. What
 // tells them apart is how much is accepted in less time than it was shut: of a window that is no
-// more than before it was shut first. From then on, what was accepted over a time in which it was
+// more than one was seen to let through. From then on, what was accepted over a time in which it was
 // shut says nothing of the rate, which is the pace that was kept up, and nothing is asked again
 // before the penalty is over, for that may begin it anew.
 
 // outgrown reports whether more was accepted in less time than the limit was shut than a window
-// can let through, until an instant: n since the latest reopening, and so many later on.
-func (t *throughput) outgrown(until time.Time, n, later int64) bool {
-	most := 3*t.burst + few/2 // in twice the time, which meets no more than three windows
-	if t.burst == 0 || n < most || t.shut == 0 {
+// can let through, until an instant: n since the latest reopening, and so many later on. Who goes evenly
+// at a pace well above what a window lets through is refused in the second one at the latest.
+func (t *throughput) outgrown(pace float64, until time.Time, n, later int64) bool {
+	most := 2*t.quota() + few/2
+	if t.burst == 0 || n < most || backOff*pace*t.shut.Seconds() <= float64(t.quota()) {
 		return false
 	}
 	first, known := t.ago(most + later)
 	return known && until.Sub(first) < 2*t.shut
 }
 
+// quota is how many requests a window lets through, if it is one.
+func (t *throughput) quota() int64 {
+	if t.window > 0 {
+		return t.cycle
+	}
+	return t.burst
+}
+
 // outgrow takes in, while all goes well, that it is no window. What is known then is far too low. That
 // it seemed to be one is no reason against it where just that is being tried.
 func (t *throughput) outgrow(now time.Time, n int64) {
-	if t.penalty == 0 && (t.trial || !t.sure) && t.pace()*t.shut.Seconds() > float64(t.burst) && t.outgrown(now, n, 0) {
+	if t.penalty == 0 && (t.trial || !t.sure) && t.outgrown(t.pace(), now, n, 0) {
 		t.low, t.climb = max(t.low, t.pace()), 1
 		t.pressed = 0
 		t.punish(t.closed)

@@ -236,3 +236,30 @@ func TestRateBehindAWaitRoundedUpToASecondIsFound(t *testing.T) {
 		}
 	}
 }
+
+// Where two counts are kept little is back when a constant wait is over, and more of it soon after. What
+// was accepted by then is not taken for the rate for long.
+func TestTwoCountsBehindAConstantRetryAfterAreUsed(t *testing.T) {
+	sideBySide(t)
+	const windows, quota = 20, 60
+	var accepted, refused, runs int64
+	for _, count := range []bool{false, true} { // refused requests as well, as haproxy does
+		for _, trip := range []time.Duration{2 * time.Millisecond, 50 * time.Millisecond} {
+			for phase := range 5 {
+				tally, _ := load{heedtest.Config{
+					Algorithm: heedtest.SlidingCounter, Policies: []heedtest.Policy{{Quota: quota, Window: 10 * time.Second}}, CountRefused: count,
+					Phase: time.Duration(2*phase) * time.Second, Dialect: heedtest.RetryAfterOnly, Latency: heedtest.RoundTrip(trip),
+					RetryAfter: heedtest.RetryAfter{Mode: heedtest.RetryAfterConstant, Value: 5 * time.Second},
+				}, 16, windows, nil}.play(t)
+				share := float64(tally.Accepted) / (windows * quota)
+				t.Logf("refused ones counted: %v, %v, phase %d s: %.2f, %d refused", count, trip, 2*phase, share, tally.Refused)
+				accepted, refused, runs = accepted+tally.Accepted, refused+tally.Refused, runs+1
+			}
+		}
+	}
+	share := float64(accepted) / float64(runs*windows*quota)
+	t.Logf("%.3f of what was to be had, %d refused in %d runs", share, refused, runs)
+	if share < 0.81 || refused > 20*runs {
+		t.Errorf("%.3f of what was to be had, want 0.81; %d refused in %d runs, want at most %d", share, refused, runs, 20*runs)
+	}
+}

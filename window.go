@@ -47,8 +47,11 @@ func (l *learner) measure(reopened, shut time.Time) {
 	// takes, or a penalty, or was an outage where it took long. Trying twice as much costs no more
 	// than what is left of a window, and is done where hardly more than one request is on its way
 	// at a time.
-	r.trial = (told || l.closed() > outageMostly) && open < l.windowClosed(open)/4 && r.low*l.crowd.trip() <= 0.25
+	r.trial = (told || l.closed() > outageMostly) && open < l.windowClosed(open)/4 && l.oneAtATime()
 }
+
+// oneAtATime reports whether hardly more than one request is on its way at a time at the rate that is known.
+func (l *learner) oneAtATime() bool { return l.rate.low*l.crowd.trip() <= 0.25 }
 
 // remeasure looks for the window again, in the light of another block: when the
 // origin reopens, one has passed since the first of as many requests as it
@@ -72,6 +75,7 @@ func (l *learner) remeasure(reopened time.Time) {
 		if l.accepted >= few && window > shortest && window <= 2*r.window {
 			r.measured(l.accepted, window, 0)
 			r.low = min(r.low, r.tooFast)
+			r.trial = l.timed && l.oneAtATime() // some ask for as long whenever they refuse, and more is back later
 		} else {
 			r.climb = max(r.climb, steep(l.accepted))
 		}
@@ -114,7 +118,7 @@ func (l *learner) remeasure(reopened time.Time) {
 	if low < r.low || low < r.tooFast {
 		r.low = low
 	}
-	r.climb, r.doubt = 0, 0
+	r.climb, r.doubt, r.kept = 0, 0, keptUp{}
 }
 
 // asMany reports whether no more were accepted since the latest reopening than the first
