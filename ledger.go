@@ -409,7 +409,7 @@ func (l *ledger) exactly(c *charge, p *Policy, r int64) (left int64, known bool)
 // hearLeft moves what is taken to be left to between the least and the most, r, that
 // the answer to c allows.
 func (l *ledger) hearLeft(now, start time.Time, c *charge, p *Policy, r, least int64, refused bool) {
-	l.solitude.hear(r, c.sent, l.sent, l.answered)
+	l.solitude.hear(r, c.sent, l.answered)
 	switch {
 	case l.stated && l.flows() && c.sent < l.saidOf: // an older word than the last
 		return
