@@ -25,14 +25,10 @@ type rounding struct {
 const seenOnTime = 2
 
 // untried reports whether it is yet to be seen which way an origin rounds resets, and
-// that matters more than a unit. No reset that is rounded down is named a whole window
-// after the first answer of it; once is enough then.
+// that matters more than a unit.
 func (l *ledger) untried(p *Policy) bool {
-	by, seen := max(l.grain, l.rounded), l.onTime
-	if l.inferred == 0 && !l.opens.Before(l.begun.Add(p.Window-2*l.quickest)) {
-		seen++
-	}
-	return seen < seenOnTime && l.down == 0 && by > 2*l.quickest && !l.flows() && !l.othersSeen &&
+	by := max(l.grain, l.rounded)
+	return l.onTime < seenOnTime && l.down == 0 && by > 2*l.quickest && !l.flows() && !l.othersSeen &&
 		p.Quota >= shareable && times(p.Quota, by) >= p.Window
 }
 
