@@ -43,10 +43,7 @@ func (l *ledger) learnRounding(now, start time.Time, c *charge, p *Policy, s *st
 	switch {
 	case early && l.down == 0:
 		l.roundsDown()
-		if l.shape == shapeSliding && l.slides.After(l.last) { // what spoke for it was that the window had not turned
-			l.shape = shapeUnknown
-		}
-		l.fits, l.last = 0, time.Time{} // nor does it from now on
+		l.fits, l.last = 0, time.Time{} // what spoke for a sliding window was that this one had not turned
 	case early && !l.longer && l.inferred > 0:
 		l.longer = true
 	case first && !s.refused && s.reset >= 0 && start.Sub(l.last) < s.resolution/8:
