@@ -318,8 +318,9 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 		l.learnOrder(now, start, c, p, s.remaining)
 	}
 	if l.stale(start, c, s) {
-		if !l.stated || s.remaining == 0 && l.room(now, p) <= c.n { // which the words of this epoch may not have counted
-			l.hearLate(now, c, p, &s, atMost)
+		// It may be the last word so far, for its request may have arrived after those that went later.
+		if s.remaining == 0 && s.reset >= 0 && (!l.stated || l.room(now, p) <= c.n) {
+			l.close(now, s.reset, atMost)
 		}
 		if s.remaining >= 0 && s.reset >= 0 && p.Window > 2*s.resolution { // it was counted in a window that is over for certain
 			l.heard += c.n
@@ -368,19 +369,6 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 		return capped
 	}
 	return l.hearNothingLeft(now, start, p, &s, atMost) || capped
-}
-
-// hearLate takes in the answer to c, of an epoch that is over, where it may be the last word so
-// far, for its request may have arrived after those that went later: nothing starts before the
-// instant it names where nothing was left, and what was left then still is.
-func (l *ledger) hearLate(now time.Time, c *charge, p *Policy, s *statement, atMost time.Duration) {
-	switch {
-	case s.remaining == 0 && s.reset >= 0:
-		l.close(now, s.reset, atMost)
-	case s.remaining > 0 && !l.othersSeen:
-		_, least := l.bounds(c, p, s)
-		l.carried = max(l.carried, l.inEpoch+least)
-	}
 }
 
 // bounds returns how many units are left by what an answer says, and how many for
