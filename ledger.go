@@ -275,7 +275,7 @@ func (l *ledger) hearMore(now time.Time, c *charge, least int64, p *Policy) {
 // of this policy, or none will come. What it took was counted by the origin before the
 // answer was on its way, and comes back so much sooner.
 func (l *ledger) settle(now, start time.Time, c *charge, p *Policy) {
-	l.own.done(now, start, l.sooner(), c.n, p.Quota, p.Window)
+	l.own.done(now, start, l.surely(), c.n, p.Quota, p.Window)
 	if p.Unit != UnitContentBytes { // which are counted as they come: see correct
 		l.answered += c.n
 	}
