@@ -18,7 +18,7 @@ func (l *ledger) lastUnit(now time.Time, p *Policy) time.Time {
 		return latest(now, soonest(l.said.Add(p.Window/10), reset))
 	}
 	if l.shape == shapeSliding {
-		if at, ok := l.own.back(now, 1+l.doubt(p), p.Window); ok {
+		if at, ok := l.own.back(now, 1, p.Window); ok {
 			reset, trip = at, 0 // which is a round trip sooner than the origin will say
 		}
 	}

@@ -275,7 +275,7 @@ func (l *ledger) hearMore(now time.Time, c *charge, least int64, p *Policy) {
 // of this policy, or none will come. What it took was counted by the origin before the
 // answer was on its way, and comes back so much sooner.
 func (l *ledger) settle(now, start time.Time, c *charge, p *Policy) {
-	l.own.done(now, start, l.sooner(), c.n, p.Quota, p.Window)
+	l.own.done(now, start, l.surely(), c.n, p.Quota, p.Window)
 	if p.Unit != UnitContentBytes { // which are counted as they come: see correct
 		l.answered += c.n
 	}
@@ -318,8 +318,9 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 		l.learnOrder(now, start, c, p, s.remaining)
 	}
 	if l.stale(start, c, s) {
-		if !l.stated || s.remaining == 0 && l.room(now, p) <= c.n { // which the words of this epoch may not have counted
-			l.hearLate(now, c, p, &s, atMost)
+		// It may be the last word so far, for its request may have arrived after those that went later.
+		if s.remaining == 0 && s.reset >= 0 && (!l.stated || l.room(now, p) <= c.n) {
+			l.close(now, s.reset, atMost)
 		}
 		if s.remaining >= 0 && s.reset >= 0 && p.Window > 2*s.resolution { // it was counted in a window that is over for certain
 			l.heard += c.n
@@ -370,19 +371,6 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	return l.hearNothingLeft(now, start, p, &s, atMost) || capped
 }
 
-// hearLate takes in the answer to c, of an epoch that is over, where it may be the last word so
-// far, for its request may have arrived after those that went later: nothing starts before the
-// instant it names where nothing was left, and what was left then still is.
-func (l *ledger) hearLate(now time.Time, c *charge, p *Policy, s *statement, atMost time.Duration) {
-	switch {
-	case s.remaining == 0 && s.reset >= 0:
-		l.close(now, s.reset, atMost)
-	case s.remaining > 0 && !l.othersSeen:
-		_, least := l.bounds(c, p, s)
-		l.carried = max(l.carried, l.inEpoch+least)
-	}
-}
-
 // bounds returns how many units are left by what an answer says, and how many for
 // certain: of the requests sent so far, those not yet answered when this one was
 // sent may or may not be counted in what it says.
@@ -409,7 +397,7 @@ func (l *ledger) exactly(c *charge, p *Policy, r int64) (left int64, known bool)
 // hearLeft moves what is taken to be left to between the least and the most, r, that
 // the answer to c allows.
 func (l *ledger) hearLeft(now, start time.Time, c *charge, p *Policy, r, least int64, refused bool) {
-	l.solitude.hear(r, c.sent, l.sent, l.answered)
+	l.solitude.hear(r, c.sent, l.answered)
 	switch {
 	case l.stated && l.flows() && c.sent < l.saidOf: // an older word than the last
 		return

@@ -71,8 +71,6 @@ func (l *ledger) learnFill(now time.Time, p *Policy, s *statement) {
 		return
 	case l.streak == 0:
 		l.fitsFrom, l.lowest, l.highest = now, s.remaining, s.remaining
-	case now.Sub(l.said) > p.Window/4: // who asks once a window sees but one instant of it
-		l.fitsFrom = now
 	}
 	l.streak, l.fitsUp, l.fitsDown = l.streak+1, up, down
 	l.lowest, l.highest = min(l.lowest, s.remaining), max(l.highest, s.remaining)

@@ -25,14 +25,10 @@ type rounding struct {
 const seenOnTime = 2
 
 // untried reports whether it is yet to be seen which way an origin rounds resets, and
-// that matters more than a unit. No reset that is rounded down is named a whole window
-// after the first answer of it; once is enough then.
+// that matters more than a unit.
 func (l *ledger) untried(p *Policy) bool {
-	by, seen := max(l.grain, l.rounded), l.onTime
-	if l.inferred == 0 && !l.opens.Before(l.begun.Add(p.Window-2*l.quickest)) {
-		seen++
-	}
-	return seen < seenOnTime && l.down == 0 && by > 2*l.quickest && !l.flows() && !l.othersSeen &&
+	by := max(l.grain, l.rounded)
+	return l.onTime < seenOnTime && l.down == 0 && by > 2*l.quickest && !l.flows() && !l.othersSeen &&
 		p.Quota >= shareable && times(p.Quota, by) >= p.Window
 }
 
@@ -47,10 +43,7 @@ func (l *ledger) learnRounding(now, start time.Time, c *charge, p *Policy, s *st
 	switch {
 	case early && l.down == 0:
 		l.roundsDown()
-		if l.shape == shapeSliding && l.slides.After(l.last) { // what spoke for it was that the window had not turned
-			l.shape = shapeUnknown
-		}
-		l.fits, l.last = 0, time.Time{} // nor does it from now on
+		l.fits, l.last = 0, time.Time{} // what spoke for a sliding window was that this one had not turned
 	case early && !l.longer && l.inferred > 0:
 		l.longer = true
 	case first && !s.refused && s.reset >= 0 && start.Sub(l.last) < s.resolution/8:

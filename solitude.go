@@ -11,7 +11,6 @@ type solitude struct {
 	batch    int64     // sent, when the last of those went that are judged together …
 	began    time.Time // … and when the first of them did
 	alone    int64     // units that are gone since, and none of them by others
-	others   bool      // there are others
 }
 
 // went takes in that a request went, the last of so many units sent; answered are those heard of.
@@ -26,17 +25,15 @@ func (a *solitude) went(now time.Time, sent, answered int64, quickest time.Durat
 }
 
 // hear takes in that so many units are left by the answer to a request that was the last of so many
-// units sent, and how many have been sent and answered by now.
-func (a *solitude) hear(left, of, sent, answered int64) {
+// units sent, and how many have been answered by now. Once others took any, more is gone for the rest of the
+// epoch than this process can have used.
+func (a *solitude) hear(left, of, answered int64) {
 	if a.of == 0 {
 		a.left, a.of = left, of
 		return
 	}
 	a.gone = max(a.gone, a.left-left)
-	switch {
-	case a.gone > sent-a.of:
-		a.others, a.alone = true, 0
-	case !a.others && answered >= a.batch && a.gone <= a.batch-a.of:
+	if answered >= a.batch && a.gone <= a.batch-a.of {
 		a.alone = a.gone
 	}
 }

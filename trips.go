@@ -21,8 +21,8 @@ func (t *trips) measureTrip(now, start time.Time) {
 	t.quickest = min(trip, t.quickest+max(t.quickest/16, min(trip/16, time.Millisecond)))
 }
 
-// surely is how long a request and its answer are on their way, at least: the quickest
-// round trip, less twice what they mostly take longer.
+// surely is how long a request and its answer are on their way, at least, and so are an answer
+// and the next request together: the quickest round trip, less twice what they mostly take longer.
 func (t *trips) surely() time.Duration { return max(t.least-2*max(t.usual-t.least, 0), 0) }
 
 // lead takes in by how much requests may go sooner for what they and answers are on their way.
@@ -33,16 +33,6 @@ func (l *ledger) lead(c *charge, p *Policy, s *statement) {
 	case !s.clock, s.reset > s.resolution: // else the instant may be over, as that of an origin that names the present one is
 		l.ahead = l.quickest
 	}
-}
-
-// sooner is how long an answer and the next request are on their way together, at least:
-// no less than the quickest round trip, less twice what they mostly take longer. Nothing is
-// sooner where the window was inferred, and may be longer, before it is seen to slide.
-func (l *ledger) sooner() time.Duration {
-	if l.inferred > 0 && l.shape != shapeSliding {
-		return 0
-	}
-	return l.surely()
 }
 
 // onTheWay is how much later than the origin said what is left the next request

@@ -76,6 +76,36 @@ func TestQuotaThatIsMetLateInItsWindowIsUsedUp(t *testing.T) {
 	}
 }
 
+// However sure it is that nobody else uses a window that was met late, no bunch is larger than what goes in a tenth of the
+// whole window: of one second here, so that three seconds of it are not used up in the first one. Where every request is
+// to be paced there is none at all.
+func TestNoBunchIsMoreThanATenthOfTheWindow(t *testing.T) {
+	const quota, window, left = 1000, 10 * time.Second, 3 * time.Second
+	for _, c := range []struct {
+		strict bool
+		most   float64 // seconds that half a second may use up: a bunch, and more where the pace rises as less is left
+	}{{false, 1.7}, {true, 0.6}} {
+		synctest.Test(t, func(t *testing.T) {
+			end := time.Now().Add(left)
+			o := heedtest.NewOrigin(heedtest.Config{
+				Algorithm: heedtest.FixedWindowByClock, Policies: []heedtest.Policy{{Quota: quota, Window: window}},
+				Phase: time.Duration(end.UnixNano()) % window, Latency: heedtest.RoundTrip(5 * time.Millisecond),
+			})
+			tr := quiet(t, o, heed.Limits{Smoothing: heed.Smoothing{Interval: window, Strict: c.strict}})
+			var soon int64
+			time.AfterFunc(500*time.Millisecond, func() { soon = o.Tally().Accepted })
+			crowd(end, []*heed.Transport{tr})
+			pace := 1.5 * quota / left.Seconds() // at the default velocity
+			if most := int64(c.most * pace); soon > most {
+				t.Errorf("strict %v: %d accepted in half a second at %v per second, want at most %d", c.strict, soon, pace, most)
+			}
+			if all := o.Tally().Accepted; all < quota-1 {
+				t.Errorf("%d accepted in what was left of the window, want all %d", all, quota)
+			}
+		})
+	}
+}
+
 // What is used of a configured quota comes back within its window: who comes every hour for less than that allows,
 // however little is left just then, never uses it up, and is not paced.
 func TestBurstsThatAConfiguredQuotaCanAffordForGoodAreNotPaced(t *testing.T) {
