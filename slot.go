@@ -50,6 +50,7 @@ type slot struct {
 	habit     habit     // of announcing it
 	resetUnit resetUnit // what resets are counted in
 	inference inference // of its window, where none is stated
+	capacity  capacity  // how much of its quota there is at once
 	capped    bool      // what it holds for is too long to wait for, and that was told
 }
 
