@@ -145,6 +145,8 @@ func (s *slot) most() int64 {
 	switch {
 	case s.policy.isBucket():
 		return s.policy.Burst
+	case s.policy.Quota > 0 && s.follows():
+		return min(s.policy.Quota, max(s.terms.Quota, 1)) // which may be as much as there ever was
 	case s.policy.Quota > 0:
 		return s.policy.Quota
 	}
