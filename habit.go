@@ -84,7 +84,11 @@ func (h *habit) late(p *Policy) bool { return h.most < p.Quota/2 }
 // before it fades, a little more than the quota is tried, and more than that, up to
 // twice as much. As long as it holds, the origin will speak up before it refuses.
 func (s *slot) faded(now time.Time) bool {
-	if s.source != SourceAnnounced || !s.habit.broken(now, &s.terms) || now.Before(s.ledger.until()) {
+	p := s.terms
+	if p.Quota = max(p.Quota, s.policy.Quota); !s.inference.loose { // a part of it fades no sooner than the whole
+		p.Window = max(p.Window, s.policy.Window)
+	}
+	if s.source != SourceAnnounced || !s.habit.broken(now, &p) || now.Before(s.ledger.until()) {
 		return false
 	}
 	if q := s.policy.Quota; s.habit.late(&s.policy) && s.terms.Quota < 2*q {
@@ -97,7 +101,7 @@ func (s *slot) faded(now time.Time) bool {
 
 // heard ends the trying of more than the quota: the policy holds.
 func (s *slot) heard() {
-	if s.policy.Quota > 0 {
-		s.terms.Quota = s.policy.Quota
+	if q := s.policy.Quota; q > 0 {
+		s.terms.Quota = min(s.terms.Quota, q)
 	}
 }

@@ -319,6 +319,7 @@ func (p *partition) hearLeft(now time.Time, pm *Permit, s *slot, st statement) {
 		s.settle(now, pm.start, c)
 	}
 	if s.ledger.said.IsZero() {
+		s.capacity.most = st.remaining + p.learner.accepted + s.ledger.own.inFlight // all that went before may have been of it
 		s.habit.ours = s.ledger.adopt(now, p.learner.accepted, st.remaining, &s.terms)
 	}
 	switch {
@@ -327,6 +328,7 @@ func (p *partition) hearLeft(now time.Time, pm *Permit, s *slot, st statement) {
 	case s.habit.late(&s.policy):
 		s.habit.spoke(pm.route())
 	}
+	s.keepToCapacity(now, c, &st)
 	room := s.ledger.room(now, &s.terms)
 	capped := s.ledger.hear(now, pm.start, c, &s.terms, st, p.origin.limits.MaxRetryAfter)
 	if after := s.ledger.room(now, &s.terms); after < room || now.Before(s.ledger.closed) {

@@ -22,7 +22,8 @@ type refilling struct {
 	regained   float64   // units a second that came back lately; 0: not measured
 	markedAt   time.Time // when that was last reckoned …
 	markedLeft int64     // … what was left then …
-	markedUse  int64     // … and answered
+	markedUse  int64     // … and answered …
+	brimmed    bool      // … and whether it may have been full since
 	seenFrom   time.Time // since when it is seen how much comes back at least …
 	seenLeft   int64     // … what was left then …
 	seenSent   int64     // … and sent
@@ -109,8 +110,11 @@ func (l *ledger) learnRefill(now time.Time, c *charge, p *Policy, r, least int64
 // back steadily: most of what came back lately.
 func (l *ledger) refill(p *Policy) float64 {
 	r := p.rate()
-	if l.regained > 0 {
+	switch {
+	case l.regained > 0:
 		r = min(r, l.regained)
+	case l.inferred > 0: // the reset that tells how long it is may be when the next unit is back
+		r /= float64(p.Quota)
 	}
 	return trust * r
 }
@@ -124,22 +128,31 @@ func (l *ledger) taken(p *Policy) bool {
 
 // measureRefill follows how fast units come back: what is left more than it
 // was, and what was used meanwhile, over a tenth of a window. Of a bucket that may have been
-// full meanwhile that says nothing.
-func (l *ledger) measureRefill(now time.Time, p *Policy, r int64) {
-	d := now.Sub(l.markedAt)
-	if d < p.Window/10 {
-		return
+// full meanwhile that says nothing. Where the window was only inferred, and how soon units come back
+// is not known otherwise, what is told in whole units has to be some, and one less counts.
+func (l *ledger) measureRefill(now time.Time, c *charge, p *Policy, r int64) {
+	l.brimmed = l.brimmed || r+c.n >= p.Quota // none was missing when the request came
+	d, used := now.Sub(l.markedAt), l.answered-l.markedUse
+	came, enough := r-l.markedLeft+used, int64(1)
+	if l.inferred > 0 {
+		came, enough = came-1, fewBack
 	}
-	used := l.answered - l.markedUse
-	full := float64(l.markedLeft)+p.rate()*d.Seconds() > float64(p.Quota)
-	if got := float64(r-l.markedLeft+used) / d.Seconds(); got > 0 && !full {
+	switch {
+	case l.brimmed || l.markedAt.IsZero():
+	case d < p.Window/10, came < enough && d < p.Window:
+		return
+	case came > 0:
+		got := float64(came) / d.Seconds()
 		if l.regained == 0 {
 			l.regained = got
 		}
 		l.regained += (got - l.regained) / 4
 	}
-	l.markedAt, l.markedLeft, l.markedUse = now, r, l.answered
+	l.markedAt, l.markedLeft, l.markedUse, l.brimmed = now, r, l.answered, false
 }
+
+// fewBack are so many units that one more or less hardly matters.
+const fewBack = 4
 
 // hasten takes a window that was inferred to be no longer than what comes back shows, counting only what
 // is certain. Where it is no longer than what resets are rounded to, nothing else tells how long it is: a small
@@ -198,7 +211,7 @@ func (l *ledger) learnOrder(now, start time.Time, c *charge, p *Policy, r int64)
 // last word, to where it is between the least and the most that the answer to c
 // allows.
 func (l *ledger) hearRefill(now, start time.Time, p *Policy, c *charge, r, least int64) {
-	l.measureRefill(now, p, r)
+	l.measureRefill(now, c, p, r)
 	l.hasten(now, start, c, p, r)
 	if least > l.most {
 		l.gain(now, start, c)

@@ -50,6 +50,7 @@ type slot struct {
 	habit     habit     // of announcing it
 	resetUnit resetUnit // what resets are counted in
 	inference inference // of its window, where none is stated
+	capacity  capacity  // how much of its quota there is at once
 	capped    bool      // what it holds for is too long to wait for, and that was told
 }
 
@@ -144,6 +145,8 @@ func (s *slot) most() int64 {
 	switch {
 	case s.policy.isBucket():
 		return s.policy.Burst
+	case s.policy.Quota > 0 && s.follows():
+		return min(s.policy.Quota, max(s.terms.Quota, 1)) // which may be as much as there ever was
 	case s.policy.Quota > 0:
 		return s.policy.Quota
 	}

@@ -1,0 +1,70 @@
+package heed_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/heedhttp/heed"
+	"github.com/heedhttp/heed/heedtest"
+)
+
+// Many an origin names a limit per minute and keeps a small bucket that gives it out bit by bit. Nothing says how long it
+// takes to fill, so nothing is counted on that was never seen to be there, or to come back.
+func TestASmallBucketBehindALargeLimitIsNotOverrun(t *testing.T) {
+	sideBySide(t)
+	for _, burst := range []int64{10, 30} {
+		for _, dialect := range []heedtest.Dialect{heedtest.XRateLimit, heedtest.XRateLimitEpoch, heedtest.XRateLimitEpochMillis} {
+			for _, reset := range []heedtest.Reset{heedtest.ResetFull, heedtest.ResetNext} {
+				for _, trip := range []time.Duration{5 * time.Millisecond, 50 * time.Millisecond} {
+					t.Run(fmt.Sprint(burst, "/", dialect, "/", reset, "/", trip), func(t *testing.T) {
+						tally, _ := load{heedtest.Config{
+							Algorithm: heedtest.TokenBucket, Policies: []heedtest.Policy{{Quota: 300, Window: time.Minute, Burst: burst}},
+							Dialect: dialect, Reset: reset, Latency: heedtest.RoundTrip(trip),
+						}, 64, 1, nil}.play(t)
+						if tally.Refused > 8 || tally.EarlyStanding > 0 || tally.Accepted < 270 {
+							t.Errorf("%d accepted of 300, %d refused, %d early", tally.Accepted, tally.Refused, tally.EarlyStanding)
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+// Where the window is stated, too, what a small bucket holds comes back at the rate of the quota, and not once in a window.
+func TestASmallBucketBehindALongWindowIsUsedUp(t *testing.T) {
+	sideBySide(t)
+	for _, window := range []time.Duration{time.Minute, 10 * time.Minute} {
+		for _, reset := range []struct {
+			of       heedtest.Reset
+			rounding heedtest.Rounding
+		}{{heedtest.ResetNext, heedtest.RoundUp}, {heedtest.ResetFull, heedtest.RoundDown}} {
+			quota := int64(5 * window / time.Second)
+			tally, state := load{heedtest.Config{
+				Algorithm: heedtest.TokenBucket, Policies: []heedtest.Policy{{Quota: quota, Window: window, Burst: 10}},
+				Reset: reset.of, Rounding: reset.rounding, Latency: heedtest.RoundTrip(50 * time.Millisecond),
+			}, 16, 1, nil}.play(t)
+			if tally.Refused > 0 || tally.Accepted < quota*9/10 {
+				t.Errorf("%v, %s: %d accepted of %d, %d refused", window, reset.of, tally.Accepted, quota, tally.Refused)
+			}
+			if p := state.Partitions[0].Policies[0]; p.Quota != quota || p.Window != window {
+				t.Errorf("it shows %d per %v, want what is announced", p.Quota, p.Window)
+			}
+		}
+	}
+}
+
+// What is left of a window that others have nearly used up is not all that it holds.
+func TestAWindowThatWasMetLateIsUsedUpFromTheNextOneOn(t *testing.T) {
+	for _, dialect := range []heedtest.Dialect{heedtest.IETF11, heedtest.XRateLimit, heedtest.XRateLimitEpochMillis} {
+		const windows, quota = 10, 100
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.FixedWindowByClock, Policies: []heedtest.Policy{{Quota: quota, Window: 10 * time.Second}},
+			Dialect: dialect, Latency: heedtest.RoundTrip(50 * time.Millisecond),
+		}, 16, windows, func(o *heedtest.Origin, _ *heed.Registry) { o.Take(95) }}.play(t)
+		if tally.Refused > 0 || tally.Accepted < (windows-1)*quota*97/100 {
+			t.Errorf("%s: %d accepted of %d, %d refused", dialect, tally.Accepted, windows*quota, tally.Refused)
+		}
+	}
+}
