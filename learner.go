@@ -467,7 +467,7 @@ func (l *learner) pauseFor(now time.Time, inARow int, most time.Duration) time.D
 	case left <= 0: // if there is one
 		return wait
 	case r.doubt > 0 && r.cycle >= few && l.asMany(): // whether it is a window is in doubt, and how long
-		return min(l.roundTimeEnds().Sub(now), left)
+		return min(l.roundTimeEnds(inARow).Sub(now), left)
 	}
 	return min(wait, left)
 }
@@ -486,13 +486,17 @@ func (l *learner) windowEnds() time.Time {
 	return first.Add(r.window + l.trip())
 }
 
-// roundTimeEnds is when the next round time is over that the window may be as long as: a longer one
-// than had passed since the reopening when the latest refused request went.
-func (l *learner) roundTimeEnds() time.Time {
+// roundTimeEnds is when the next round time is over that the window may be as long as, after so many refusals
+// in a row: a longer one than had passed since the reopening when the latest refused request went.
+func (l *learner) roundTimeEnds(inARow int) time.Time {
 	r := &l.rate
 	window := nextRoundTime(l.refused.Sub(r.opened.at)) // until it went, not until it was answered, none was over
 	window += window / time.Duration(r.cycle)           // what counts the window before, too, lets the first go a unit later
-	return r.opened.at.Add(window + l.trip())
+	from := r.opened.at
+	if at, known := r.ago(l.accepted - min(int64(inARow), r.cycle/2)); known { // those refused may have been counted, too
+		from = at
+	}
+	return from.Add(window + l.trip())
 }
 
 // setLearnedRate has the learned slot let requests through at the pace: where refusals have

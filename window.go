@@ -115,7 +115,15 @@ func (l *learner) remeasure(reopened time.Time) {
 		}
 		return
 	}
-	if low < r.low || low < r.tooFast {
+	// What came in the window that has just ended tells, too, how much one lets through: the
+	// first measure may be of two by the clock, or of a part of one.
+	least := r.since(reopened.Add(-r.window))
+	most := max(r.since(l.refused.Add(-r.window-max(l.trip()-l.quickest, 0))), least, 2) // as measured has it
+	switch {
+	case r.cycle < least, r.cycle > most:
+		r.cycle = min(max(r.cycle, least), most)
+		r.low = min(max(r.low, rateOf(least, r.window)), rateOf(most, r.window))
+	case low < r.low, low < r.tooFast:
 		r.low = low
 	}
 	r.climb, r.doubt, r.kept = 0, 0, keptUp{}
