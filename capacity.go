@@ -11,10 +11,11 @@ type capacity struct {
 	proven bool          // all that the quota gives back came back, and yet no more was there
 }
 
-// keepToCapacity has the slot keep to no more at once than its origin was ever seen to hold, before it takes in what the
-// answer to c says. Where no window is stated, the resets are all that tells how soon units come back, and it is as many as
-// were there that do. Where one is, they do so at the rate of the quota, whatever the origin holds; but that less is left
-// can also be because others use it, so it has to be seen that all that comes back comes back to this process.
+// keepToCapacity has the slot keep to no more at once than its origin was seen to hold, before it takes in what the answer
+// to c says. That less is left than the quota can also be because others use it, or used it before this process came. So it
+// has to be seen that no more comes back than ever was there; and where more is there later on, it was not all, and is seen
+// anew. Where no window is stated, the resets are all that tells how soon units come back, and it is as many as were
+// there that do. Where one is, they do so at the rate of the quota, whatever the origin holds.
 func (s *slot) keepToCapacity(now time.Time, c *charge, st *statement) {
 	k, l, p := &s.capacity, &s.ledger, &s.policy
 	if st.remaining < 0 || p.Quota <= 0 || p.Unit != UnitRequests {
@@ -24,24 +25,38 @@ func (s *slot) keepToCapacity(now time.Time, c *charge, st *statement) {
 	if !st.refused {
 		there += c.n
 	}
-	k.most = max(k.most, there)
+	if there > k.most { // and maybe far more
+		k.most, k.proven = there, false
+	}
 	if st.remaining > 0 {
 		k.ahead = max(k.ahead, st.reset-st.resolution)
 	}
 	stated := p.Window > 0 && !s.inference.loose
-	if stated && !st.refused && l.awaits(c) && l.opened.Equal(now) {
-		full := 0.75 * p.rate() * now.Sub(l.said).Seconds()
-		k.proven = float64(there-l.carried) >= min(full, float64(k.most))
+	if !st.refused && l.awaits(c) && l.opened.Equal(now) {
+		back := float64(k.most) // as much as there ever was
+		if stated {
+			back = min(back, 0.75*p.rate()*now.Sub(l.said).Seconds())
+		}
+		k.proven = there > l.carried && float64(there-l.carried) >= back
 	}
-	switch {
-	case stated && k.proven && k.most < p.Quota/2:
+	switch part := k.proven && k.most < p.Quota/2; {
+	case part && stated:
 		bit := time.Duration(float64(p.Window) * float64(k.most) / float64(p.Quota))
 		s.terms.Quota, s.terms.Window = k.most, min(max(bit, k.ahead), p.Window)
-	case stated:
-		if s.terms.Quota < p.Quota {
-			s.terms.Quota, s.terms.Window = p.Quota, p.Window
-		}
+	case part:
+		s.terms.Quota = k.most
 	default:
-		s.terms.Quota = min(k.most, p.Quota)
+		s.keepToWhole()
+	}
+}
+
+// keepToWhole has the slot keep to the policy as it is announced again.
+func (s *slot) keepToWhole() {
+	p := &s.policy
+	if s.terms.Quota >= p.Quota {
+		return
+	}
+	if s.terms.Quota = p.Quota; p.Window > 0 && !s.inference.loose {
+		s.terms.Window = p.Window
 	}
 }

@@ -68,3 +68,50 @@ func TestAWindowThatWasMetLateIsUsedUpFromTheNextOneOn(t *testing.T) {
 		}
 	}
 }
+
+// So is one whose answers say how much is left only where that is little, and one that slides, whose units come back as those
+// others took them.
+func TestAQuotaThatOthersHadNearlyUsedUpIsUsedUpAfterwards(t *testing.T) {
+	sideBySide(t)
+	const windows, quota = 12, 100
+	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.FixedWindowByClock, heedtest.SlidingWindow, heedtest.TokenBucket} {
+		for _, dialect := range []heedtest.Dialect{heedtest.IETF11, heedtest.XRateLimit, heedtest.XRateLimitEpoch} {
+			for _, below := range []float64{0, 0.2} {
+				if below > 0 && algorithm == heedtest.SlidingWindow { // which is taken for a bucket now and then
+					continue
+				}
+				for _, others := range []int64{50, 85, 95} {
+					tally, _ := load{heedtest.Config{
+						Algorithm: algorithm, Policies: []heedtest.Policy{{Quota: quota, Window: 10 * time.Second}},
+						Dialect: dialect, Below: below, Latency: heedtest.RoundTrip(50 * time.Millisecond),
+					}, 16, windows, func(o *heedtest.Origin, _ *heed.Registry) { o.Take(others) }}.play(t)
+					if least := int64((windows-2)*quota - 10); tally.Accepted < least || tally.Refused > 0 {
+						t.Errorf("%s, %s, told below %v, %d used by others: %d accepted, want at least %d, %d refused", algorithm, dialect, below, others, tally.Accepted, least, tally.Refused)
+					}
+				}
+			}
+		}
+	}
+}
+
+// What was seen to be there at once is no bound where the limit is raised.
+func TestARaisedQuotaIsUsedUp(t *testing.T) {
+	sideBySide(t)
+	const window, windows, before, quota = 10 * time.Second, 15, 5, 1000
+	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.FixedWindowByClock, heedtest.SlidingWindow, heedtest.TokenBucket} {
+		for _, dialect := range []heedtest.Dialect{heedtest.IETF11, heedtest.XRateLimit, heedtest.XRateLimitEpoch} {
+			for _, reset := range []heedtest.Reset{heedtest.ResetFull, heedtest.ResetNext} {
+				tally, _ := load{heedtest.Config{
+					Algorithm: algorithm, Policies: []heedtest.Policy{{Quota: 10, Window: window}},
+					Dialect: dialect, Reset: reset, Latency: heedtest.RoundTrip(50 * time.Millisecond),
+				}, 16, windows, func(o *heedtest.Origin, _ *heed.Registry) {
+					time.Sleep(before*window + 3*time.Second)
+					o.SetPolicies(heedtest.Policy{Quota: quota, Window: window})
+				}}.play(t)
+				if least := int64((windows - before - 1) * quota * 99 / 100); tally.Accepted < least || tally.Refused > 4 {
+					t.Errorf("%s, %s, %s: %d accepted, want at least %d, %d refused", algorithm, dialect, reset, tally.Accepted, least, tally.Refused)
+				}
+			}
+		}
+	}
+}
