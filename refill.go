@@ -110,11 +110,8 @@ func (l *ledger) learnRefill(now time.Time, c *charge, p *Policy, r, least int64
 // back steadily: most of what came back lately.
 func (l *ledger) refill(p *Policy) float64 {
 	r := p.rate()
-	switch {
-	case l.regained > 0:
+	if l.regained > 0 {
 		r = min(r, l.regained)
-	case l.inferred > 0: // the reset that tells how long it is may be when the next unit is back
-		r /= float64(p.Quota)
 	}
 	return trust * r
 }
