@@ -22,16 +22,32 @@ func TestASmallBucketBehindALargeLimitIsNotOverrun(t *testing.T) {
 							Algorithm: heedtest.TokenBucket, Policies: []heedtest.Policy{{Quota: 300, Window: time.Minute, Burst: burst}},
 							Dialect: dialect, Reset: reset, Latency: heedtest.RoundTrip(trip),
 						}, 64, 1, nil}.play(t)
-						most := int64(8)
-						if reset == heedtest.ResetNext { // how soon the one after is back is not known before some were
-							most = 24
-						}
+						const most = 24 // how soon units come back is not known before some did
 						if tally.Refused > most || tally.EarlyStanding > 0 || tally.Accepted < 240 {
 							t.Errorf("%d accepted of 300, %d refused, %d early", tally.Accepted, tally.Refused, tally.EarlyStanding)
 						}
 					})
 				}
 			}
+		}
+	}
+}
+
+// A reset that is when the next unit of a bucket is back makes its window look shorter than a round trip. What was used longer
+// ago than that is not all back, as the first stop shows.
+func TestABucketIsNotOverrunWhoseResetsAreNearerThanARoundTrip(t *testing.T) {
+	sideBySide(t)
+	for _, trip := range []time.Duration{200 * time.Millisecond, 500 * time.Millisecond} {
+		for _, burst := range []int64{30, 100} {
+			t.Run(fmt.Sprint(trip, "/", burst), func(t *testing.T) {
+				tally, _ := load{heedtest.Config{
+					Algorithm: heedtest.TokenBucket, Policies: []heedtest.Policy{{Quota: 300, Window: time.Minute, Burst: burst}},
+					Dialect: heedtest.XRateLimit, Reset: heedtest.ResetNext, Rounding: heedtest.Exact, Latency: heedtest.RoundTrip(trip),
+				}, 64, 2, nil}.play(t)
+				if tally.Refused > 100 || tally.EarlyStanding > 0 || tally.Accepted < 570 {
+					t.Errorf("%d accepted of 600, %d refused, %d early", tally.Accepted, tally.Refused, tally.EarlyStanding)
+				}
+			})
 		}
 	}
 }

@@ -102,6 +102,9 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 	if l.fresh && !l.piecemeal {
 		room = max(room, p.Quota-l.inEpoch)
 	}
+	if l.piecemeal && l.inferred > 0 && l.began > 0 { // what was used longer ago than that window need not be back
+		room = min(room, max(l.began, l.carried)-l.inEpoch)
+	}
 	return room
 }
 

@@ -23,6 +23,7 @@ type comeback struct {
 	elastic   bool      // every request puts the reset off
 	piecemeal bool      // after a stop the quota was not whole again, though the reset had passed
 	partial   bool      // nor was most of it back when the first answer of this epoch came
+	began     int64     // units that the latest epoch that an answer told of had to begin with; 0: none did
 	adopted   time.Time // until then units are in use of which nobody knows when they went, and perhaps not how many
 }
 
@@ -40,6 +41,9 @@ const longKnown = 4
 // how much of the quota came back at the reset.
 func (l *ledger) learnBack(now time.Time, c *charge, p *Policy, s *statement, r int64) {
 	back := r + l.inEpoch - (l.sent - c.sent)
+	if l.epoch > 0 { // the first may have begun long before
+		l.began = max(back, 1)
+	}
 	l.partial = l.epoch > 0 && back < p.Quota/2
 	if l.fresh && min(l.spent, back) >= p.Quota*9/10 && s.reset > p.Window*3/4 && now.Sub(l.said) < p.Window*3/4 {
 		l.piecemeal = false // all that was used is back at once
