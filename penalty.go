@@ -49,7 +49,7 @@ func (t *throughput) punish(closed time.Duration) {
 	if t.penalty == 0 || closed < t.penalty {
 		t.penalty = closed
 	}
-	t.window, t.sure, t.trial, t.doubt = 0, false, false, 0
+	t.window, t.sure, t.trial, t.shorter, t.doubt = 0, false, false, false, 0
 }
 
 // punished takes in a refusal that is punished. usual is how many seconds a request takes.

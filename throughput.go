@@ -51,6 +51,7 @@ type throughput struct {
 	tooFast float64       // the pace that was refused last …
 	known   float64       // … and the rate that was known until then; 0: none was yet
 	stood   int           // times in a row that an attempt at more found a window as it was
+	shorter bool          // it may be far shorter: more is to be tried soon, and at a pace that rises fast
 
 	total int64  // accepted, ever
 	burst int64  // of them, those before the first reopening
@@ -77,6 +78,7 @@ const (
 	farFewer    = 16   // times fewer than before: that was no burst, or is not to come again
 	asItWas     = 0.02 // of a rate: found no further off, it is as it was …
 	mostStood   = 2    // … and tried after twice as many requests each time, up to so many times
+	soon        = 4    // cycles in which a window is kept to that may be far shorter
 	mostZeros   = 4
 	mostMarks   = 32
 )
@@ -261,6 +263,9 @@ func (t *throughput) reopened(closed time.Duration, refusals float64) {
 		t.stood = 0
 	}
 	t.cost <<= t.stood
+	if t.shorter = t.shorter && t.stood == 0; t.shorter {
+		t.cost = min(t.cost, soon*t.cycle)
+	}
 	t.gathered = min(t.burst, int64(missed))
 	t.pressed = 0
 }
@@ -275,9 +280,11 @@ func (t *throughput) at(n int64) float64 {
 	case t.doubt > 0:
 		return t.searching(n)
 	case t.trial:
-		return t.low * cautious * math.Exp2(min(max(float64(n)/float64(t.cycle)-2, 1), 30))
+		return t.low * cautious * t.twice(n)
 	case t.climb > 0:
 		return t.low * cautious * math.Exp2(min(t.climb*float64(n)/float64(t.cycle), 30))
+	case t.shorter && n >= t.cost:
+		return t.low * t.twice(n-t.cost)
 	case n < t.clean:
 		return farBelow * t.low
 	case n < t.cost && t.sure: // its window is counted, too (within), and lets through no more than that however they meet
@@ -289,10 +296,16 @@ func (t *throughput) at(n int64) float64 {
 	return t.low * math.Exp2(min(slowly*float64(n-t.cost)/float64(max(t.cycle, shortest)), 30))
 }
 
+// twice is how many times as fast it goes where more is tried, after so many requests: twice as fast for three cycles,
+// evenly, for when a window ends is reckoned from when it began, and then faster.
+func (t *throughput) twice(n int64) float64 {
+	return math.Exp2(min(max(float64(n)/float64(t.cycle)-2, 1), 30))
+}
+
 // gone reports whether there can be no such limit any more: its rate was
 // exceeded by far, for long; by much more where it may have been far too low, which a trial is to show.
 func (t *throughput) gone() bool {
-	if t.climb > 0 || t.trial {
+	if t.climb > 0 || t.trial || t.shorter && t.pressed > t.cost {
 		return t.pace() > max(1024, 16*math.Exp2(t.doubt))*t.low
 	}
 	return t.pace() > 16*t.low

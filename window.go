@@ -58,6 +58,7 @@ func (l *learner) oneAtATime() bool { return l.rate.low*l.crowd.trip() <= 0.25 }
 // lets through.
 func (l *learner) remeasure(reopened time.Time) {
 	r := &l.rate
+	r.shorter = false
 	if l.timed && r.doubt > 0 && !l.shrinks { // it may ask for as long whenever it refuses
 		r.window = 0
 		return
@@ -98,6 +99,10 @@ func (l *learner) remeasure(reopened time.Time) {
 	if r.sure = r.window > max(shortest, 0) && r.window <= longest && low > r.low*2/3; !r.sure {
 		if r.window = roundTime(longest); r.window <= shortest {
 			r.window = 0
+			if !l.asMany() && closed > 3*perUnit(r.tooFast) && rateOf(r.cycle, longest) > r.low {
+				l.oddWindow(shortest, longest)
+				return
+			}
 		}
 		if l.asMany() && closed > 3*perUnit(r.low) {
 			window := r.window
@@ -126,6 +131,14 @@ func (l *learner) remeasure(reopened time.Time) {
 	case low < r.low, low < r.tooFast:
 		r.low = low
 	}
+	r.climb, r.doubt, r.kept = 0, 0, keptUp{}
+	r.shorter = !l.timed && shortest < r.window*3/4 && l.oneAtATime() // it was heed that chose when to ask again
+}
+
+// oddWindow takes the window to be of no round length, but of the longest within the bounds: the rate is no lower than that.
+func (l *learner) oddWindow(shortest, longest time.Duration) {
+	r := &l.rate
+	r.window, r.low, r.sure = longest, rateOf(r.cycle, longest), longest < shortest*5/4
 	r.climb, r.doubt, r.kept = 0, 0, keptUp{}
 }
 
