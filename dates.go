@@ -257,7 +257,7 @@ func (d *dateScanner) zone() (int, bool) {
 		name := d.word()
 		known := false
 		for _, z := range zones {
-			if equalFold(name, z.name) {
+			if equalASCII(name, z.name) {
 				zone, known = z.hours*3600, true
 				break
 			}
@@ -382,7 +382,7 @@ var weekdays = [...]string{"sunday", "monday", "tuesday", "wednesday", "thursday
 
 func isWeekday(s string) bool {
 	for _, w := range weekdays {
-		if equalFold(s, w) || equalFold(s, w[:3]) {
+		if equalASCII(s, w) || equalASCII(s, w[:3]) {
 			return true
 		}
 	}
@@ -396,7 +396,7 @@ func monthOf(s string) (time.Month, bool) {
 		return 0, false
 	}
 	for m := 0; m < 12; m++ {
-		if equalFold(s, months[3*m:3*m+3]) {
+		if equalASCII(s, months[3*m:3*m+3]) {
 			return time.Month(m + 1), true
 		}
 	}
@@ -405,101 +405,4 @@ func monthOf(s string) (time.Month, bool) {
 
 func daysIn(year int, month time.Month) int {
 	return time.Date(year, month+1, 0, 0, 0, 0, 0, time.UTC).Day()
-}
-
-// equalFold reports whether two ASCII strings are equal in any case.
-func equalFold(a, b string) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := 0; i < len(a); i++ {
-		if a[i]|0x20 != b[i]|0x20 || !isAlpha(a[i]) && a[i] != b[i] {
-			return false
-		}
-	}
-	return true
-}
-
-// trimOWS removes optional white space, SP and HTAB, from both ends
-// (RFC 9110, section 5.6.3).
-func trimOWS(s string) string {
-	for len(s) > 0 && (s[0] == ' ' || s[0] == '\t') {
-		s = s[1:]
-	}
-	for len(s) > 0 && (s[len(s)-1] == ' ' || s[len(s)-1] == '\t') {
-		s = s[:len(s)-1]
-	}
-	return s
-}
-
-func isDigit(c byte) bool { return '0' <= c && c <= '9' }
-
-func isAlpha(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
-
-// fixdate reads the form that nearly all dates have, IMF-fixdate as RFC 9110
-// (section 5.6.7) writes it: "Sun, 06 Nov 1994 08:49:37 GMT". It says no to
-// whatever it is not sure of.
-func fixdate(s string) (time.Time, bool) {
-	if len(s) != 29 || s[3] != ',' || s[4] != ' ' || s[7] != ' ' || s[11] != ' ' || s[16] != ' ' || s[19] != ':' || s[22] != ':' || s[25:] != " GMT" {
-		return time.Time{}, false
-	}
-	switch s[:3] {
-	case "Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun":
-	default:
-		return time.Time{}, false
-	}
-	month := 0
-	switch s[8:11] {
-	case "Jan":
-		month = 1
-	case "Feb":
-		month = 2
-	case "Mar":
-		month = 3
-	case "Apr":
-		month = 4
-	case "May":
-		month = 5
-	case "Jun":
-		month = 6
-	case "Jul":
-		month = 7
-	case "Aug":
-		month = 8
-	case "Sep":
-		month = 9
-	case "Oct":
-		month = 10
-	case "Nov":
-		month = 11
-	case "Dec":
-		month = 12
-	default:
-		return time.Time{}, false
-	}
-	day, century, year := twoDigits(s, 5), twoDigits(s, 12), twoDigits(s, 14)
-	hour, min, sec := twoDigits(s, 17), twoDigits(s, 20), twoDigits(s, 23)
-	if day < 1 || day > 28 || century < 0 || year < 0 || uint(hour) > 23 || uint(min) > 59 || uint(sec) > 59 {
-		return time.Time{}, false // the last days of a month are for those who know how long it is
-	}
-	// Days since 1 March of the year 0, counted in years that begin in March.
-	y, m := 100*century+year, month-3
-	if m < 0 {
-		y, m = y-1, m+12
-	}
-	if y < 0 {
-		return time.Time{}, false
-	}
-	days := 365*y + y/4 - y/100 + y/400 + (153*m+2)/5 + day - 1
-	const epoch = 719468 // 1 January 1970
-	return time.Unix(int64(days-epoch)*86400+int64(hour*3600+min*60+sec), 0).UTC(), true
-}
-
-// twoDigits reads the number of two digits at i; below 0: it is none.
-func twoDigits(s string, i int) int {
-	a, b := s[i]-'0', s[i+1]-'0'
-	if a > 9 || b > 9 {
-		return -1
-	}
-	return int(a)*10 + int(b)
 }

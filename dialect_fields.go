@@ -317,18 +317,3 @@ func originMatches(pattern, origin string) bool {
 	}
 	return equalASCII(origin, host)
 }
-
-// equalASCII reports whether two strings are equal but for the case of ASCII
-// letters.
-func equalASCII(a, b string) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := 0; i < len(a); i++ {
-		x, y := a[i], b[i]
-		if x != y && (x|0x20 != y|0x20 || !isAlpha(x)) {
-			return false
-		}
-	}
-	return true
-}

@@ -145,7 +145,7 @@ func readAnnouncement(r reply, fields []string) Announcement {
 	if len(fields) > 0 {
 		a.RetryAfter, said = retryAfter(r.header, ref)
 		for _, line := range bounded(r.header[fieldShouldRetry]) {
-			a.NoRetry = a.NoRetry || equalFold(trimOWS(line), "false")
+			a.NoRetry = a.NoRetry || equalASCII(trimOWS(line), "false")
 		}
 		a.readIETF(r.header, ref)
 		for i := range a.Limits {
