@@ -99,8 +99,9 @@ func (l *learner) remeasure(reopened time.Time) {
 	if r.sure = r.window > max(shortest, 0) && r.window <= longest && low > r.low*2/3; !r.sure {
 		if r.window = roundTime(longest); r.window <= shortest {
 			r.window = 0
-			if !l.asMany() && closed > 3*perUnit(r.tooFast) && rateOf(r.cycle, longest) > r.low {
-				l.oddWindow(shortest, longest)
+			if !l.asMany() && closed > 3*perUnit(r.tooFast) && rateOf(r.cycle, longest) > r.low { // one of no round length
+				r.measured(r.cycle, longest, 0)
+				r.sure = longest < shortest*5/4
 				return
 			}
 		}
@@ -133,13 +134,6 @@ func (l *learner) remeasure(reopened time.Time) {
 	}
 	r.climb, r.doubt, r.kept = 0, 0, keptUp{}
 	r.shorter = !l.timed && shortest < r.window*3/4 && l.oneAtATime() // it was heed that chose when to ask again
-}
-
-// oddWindow takes the window to be of no round length, but of the longest within the bounds: the rate is no lower than that.
-func (l *learner) oddWindow(shortest, longest time.Duration) {
-	r := &l.rate
-	r.window, r.low, r.sure = longest, rateOf(r.cycle, longest), longest < shortest*5/4
-	r.climb, r.doubt, r.kept = 0, 0, keptUp{}
 }
 
 // asMany reports whether no more were accepted since the latest reopening than the first
