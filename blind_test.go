@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/heedhttp/heed"
+	"github.com/heedhttp/heed/heedtest"
 )
 
 // Many that are under way when another client has used up what is left have waited
@@ -241,6 +242,47 @@ func TestWaitForABareCountIsMeasuredWhateverOrderAnswersComeIn(t *testing.T) {
 		spend()
 		if again := r.Check(request(example)).Wait; again < wait+19*time.Second {
 			t.Errorf("it waits for %v where %v were 20 s too short", again, wait)
+		}
+	})
+}
+
+// Windows by the clock may be over sooner than one that began with its first request, so that shorter waits are enough
+// by chance. What always was enough is no reason to wait for longer still once they are refused.
+func TestWaitForWindowsByTheClockIsNoLongerThanOneThatAlwaysWasEnough(t *testing.T) {
+	const windows, quota = 60, 5
+	var accepted, refused int64
+	for phase := range 6 {
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.FixedWindowByClock, Dialect: heedtest.XRateLimit, Rounding: heedtest.RoundZero,
+			Policies: []heedtest.Policy{{Quota: quota, Window: time.Second}},
+			Phase:    time.Duration(phase) * 157 * time.Millisecond, Latency: heedtest.RoundTrip(50 * time.Millisecond),
+		}, 16, windows, nil}.play(t)
+		accepted, refused = accepted+tally.Accepted, refused+tally.Refused
+	}
+	t.Logf("%d accepted, %d refused", accepted, refused)
+	if accepted < 6*windows*quota*85/100 || refused > 6*5 {
+		t.Errorf("%d accepted of %d, %d refused", accepted, 6*windows*quota, refused)
+	}
+}
+
+// A refusal that names a wait in whole seconds may have rounded it up: where one that was enough before is no shorter
+// than that allows, it is enough.
+func TestWaitThatWasEnoughOutlastsOneThatIsRoundedUp(t *testing.T) {
+	const quota, length = 5, time.Second
+	synctest.Test(t, func(t *testing.T) {
+		w := &window{quota: quota, length: length}
+		l := &limiter{way: 25 * time.Millisecond, accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
+			ok := w.take(now)
+			h.Set("X-RateLimit-Remaining", strconv.Itoa(max(quota-w.used, 0)))
+			if !ok {
+				h.Set("X-RateLimit-Reset", "1")
+			}
+			return ok
+		}}
+		l.ask(t, 60*length, "http://origin.test/")
+		t.Logf("%d accepted, %d refused", l.accepted, l.refused)
+		if l.accepted < 60*quota*80/100 || l.refused > 3 {
+			t.Errorf("%d accepted of %d, %d refused", l.accepted, 60*quota, l.refused)
 		}
 	})
 }

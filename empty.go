@@ -11,6 +11,7 @@ type drought struct {
 	blind    time.Duration // how long to wait where nothing is left and no reset named …
 	proven   time.Duration // … a wait that was too short …
 	enough   time.Duration // … one that was long enough …
+	longest  time.Duration // … the longest that was with all back by then, and was not too short since …
 	waits    int           // … so many in a row …
 	patience int           // … and how many there are to be before a shorter one is tried
 	back     int64         // what was back after the latest wait …
@@ -45,6 +46,9 @@ func (l *ledger) hearNothingLeft(now, start time.Time, p *Policy, s *statement, 
 	wait := s.reset
 	if wait >= 0 && d.blind > 0 { // what is named now holds from when nothing was left
 		d.blind = now.Add(wait).Sub(d.dry)
+		if d.longest > d.blind-s.resolution { // it was enough, and is what this may have been rounded up from
+			d.blind = min(d.blind, d.longest)
+		}
 		d.proven, d.enough = d.blind, d.blind
 	}
 	switch {
@@ -148,6 +152,9 @@ func (d *drought) blindWait(now time.Time, refused, again bool) time.Duration {
 		d.spared, d.halved = finest-d.halved+1, 0
 		return max(d.dry.Add(d.blind).Sub(now), blindLeast)
 	case refused && again:
+		if d.blind >= d.longest {
+			d.longest = 0
+		}
 		switch {
 		case d.enough == d.blind && 0 < d.waits && d.waits < seldom: // it is hardly enough
 			d.enough, d.proven, d.blind = 0, d.blind, d.blind+d.blind/4
@@ -158,6 +165,9 @@ func (d *drought) blindWait(now time.Time, refused, again bool) time.Duration {
 			d.patience *= 2
 		default:
 			d.proven, d.blind = d.blind, min(nextRoundTime(2*d.blind), defaultMaxBackoff)
+		}
+		if d.longest > 0 { // what is enough only by chance does not make that too short
+			d.blind = min(d.blind, d.longest)
 		}
 		d.waits, d.most = 0, 0
 		if left := d.dry.Add(d.blind).Sub(now); left > 0 {
@@ -198,6 +208,9 @@ func (d *drought) waited(left int64) {
 		d.enough = d.blind
 	}
 	d.proven -= d.proven / 500 // it may have become more
+	if left >= d.whole {
+		d.longest = max(d.longest, d.blind)
+	}
 	shorter, try := max(d.blind/2, d.proven+d.proven/4, blindLeast), left > 0 && d.proven > 0
 	if left >= d.whole {
 		try = d.proven == 0 || d.waits >= d.patience

@@ -124,6 +124,9 @@ func (l *ledger) hearWhen(now, start time.Time, c *charge, p *Policy, s *stateme
 		last := now.Sub(l.above) <= s.resolution+l.usual
 		if l.zeros++; s.remaining > 0 || l.zeros >= convinced && !last {
 			s.reset = -1 // a constant, or cut off: it tells nothing
+			if s.clock { // save that there is no leap to the next, if that is near
+				l.named = latest(l.named, s.instant)
+			}
 		}
 	} else if s.reset > 0 {
 		l.zeros, l.above = 0, now

@@ -17,7 +17,7 @@ type rounding struct {
 	caught  int           // … so many times
 	onTime  int           // resets that were seen to be no later than named
 	kept    bool          // the last unit before this epoch was kept to see whether the next is
-	longer  bool          // a window was longer than had been inferred
+	longer  bool          // what was used was not back a window after its first answer
 }
 
 // seenOnTime is how many resets have to be no later than named until an origin is
@@ -44,7 +44,7 @@ func (l *ledger) learnRounding(now, start time.Time, c *charge, p *Policy, s *st
 	case early && l.down == 0:
 		l.roundsDown()
 		l.fits, l.last = 0, time.Time{} // what spoke for a sliding window was that this one had not turned
-	case early && !l.longer && l.inferred > 0:
+	case early && !l.longer:
 		l.longer = true
 	case first && !s.refused && s.reset >= 0 && start.Sub(l.last) < s.resolution/8:
 		l.onTime++
@@ -111,7 +111,7 @@ func (l *ledger) later(now time.Time, p *Policy, s *statement) time.Duration {
 	switch {
 	case l.down == 0:
 		return 0
-	case l.flows() || l.elastic || p.Window <= 0 || l.longer && l.inferred > 0:
+	case l.flows() || l.elastic || p.Window <= 0 || l.longer:
 		return s.resolution
 	}
 	begun := now

@@ -175,3 +175,19 @@ func TestOneRequestAtATimeLosesNoSecondsToResetsRoundedDownToNothing(t *testing.
 		t.Errorf("%d accepted, want at least %d; %d refused", accepted, least, refused)
 	}
 }
+
+// Of two counts nothing is back for up to two windows where the quota is one. A reset that is rounded down, and is over when
+// a window has passed, was that of a window in which it is not.
+func TestResetsRoundedDownOfWhatLastsLongerThanAWindowCostFewRefusals(t *testing.T) {
+	for phase := range 3 {
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.SlidingCounter, Rounding: heedtest.RoundDown,
+			Policies: []heedtest.Policy{{Quota: 1, Window: time.Second}},
+			Phase:    time.Duration(phase) * 247 * time.Millisecond, Latency: heedtest.RoundTrip(50 * time.Millisecond),
+		}, 16, 60, nil}.play(t)
+		t.Logf("%d accepted, %d refused", tally.Accepted, tally.Refused)
+		if tally.Refused > 3 || tally.Accepted < 25 {
+			t.Errorf("phase %d: %d accepted of 30, %d refused", phase, tally.Accepted, tally.Refused)
+		}
+	}
+}

@@ -262,3 +262,22 @@ func TestSlidingWindowIsUsedUpWhereSomeRequestsTakeLongAndSomeAnswers(t *testing
 		t.Errorf("%d accepted of %d", accepted, 3*windows*quota)
 	}
 }
+
+// The instant that the oldest unit of a sliding window comes back is over already by the answer that names it, where it is
+// cut to seconds. From there to the next one named is no leap for which the window would have to have turned.
+func TestInstantsThatAreOverAreNoLeapOfASlidingWindow(t *testing.T) {
+	const windows, quota = 20, 30
+	var accepted, refused int64
+	for phase := range 6 {
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.SlidingWindow, Dialect: heedtest.XRateLimitEpoch, Rounding: heedtest.RoundDown,
+			Policies:  []heedtest.Policy{{Quota: quota, Window: 3 * time.Second}},
+			ClockSkew: time.Duration(phase) * 157 * time.Millisecond, Latency: heedtest.RoundTrip(200 * time.Millisecond),
+		}, 16, windows, nil}.play(t)
+		accepted, refused = accepted+tally.Accepted, refused+tally.Refused
+	}
+	t.Logf("%d accepted, %d refused", accepted, refused)
+	if accepted < 6*windows*quota*90/100 || refused > 10 {
+		t.Errorf("%d accepted of %d, %d refused", accepted, 6*windows*quota, refused)
+	}
+}
