@@ -28,6 +28,7 @@ func (s *slot) keepToCapacity(now time.Time, c *charge, st *statement) {
 	if there > k.most { // and maybe far more
 		k.most, k.proven = there, false
 	}
+	l.ever = k.most
 	if st.remaining > 0 {
 		k.ahead = max(k.ahead, st.reset-st.resolution)
 	}
@@ -48,6 +49,15 @@ func (s *slot) keepToCapacity(now time.Time, c *charge, st *statement) {
 	default:
 		s.keepToWhole()
 	}
+}
+
+// holds is how many units there can be at once, as far as answers show. Far less than the quota is no proof that there is
+// not more of it, but the first answer says so where there is.
+func (l *ledger) holds(p *Policy) int64 {
+	if l.ever > 0 && l.ever < p.Quota/2 {
+		return l.ever
+	}
+	return p.Quota
 }
 
 // keepToWhole has the slot keep to the policy as it is announced again.

@@ -52,6 +52,63 @@ func TestABucketIsNotOverrunWhoseResetsAreNearerThanARoundTrip(t *testing.T) {
 	}
 }
 
+// A limit of many a minute, given out a few at once, has units back many times in the second that resets are named in. Neither
+// that second nor the limit says how many come back by the next request: no more than ever were there, and as fast as
+// they were seen to.
+func TestABucketThatIsFullAgainManyTimesASecondIsNotOverrun(t *testing.T) {
+	sideBySide(t)
+	for _, goroutines := range []int{16, 64} {
+		for _, trip := range []time.Duration{5 * time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond} {
+			for _, reset := range []heedtest.Reset{heedtest.ResetFull, heedtest.ResetNext} {
+				t.Run(fmt.Sprint(goroutines, "/", trip, "/", reset), func(t *testing.T) {
+					tally, _ := load{heedtest.Config{
+						Algorithm: heedtest.TokenBucket, Policies: []heedtest.Policy{{Quota: 6000, Window: time.Minute, Burst: 20}},
+						Dialect: heedtest.XRateLimit, Reset: reset, Latency: heedtest.RoundTrip(trip),
+					}, goroutines, 1, nil}.play(t)
+					if tally.Refused > 4 || tally.EarlyStanding > 0 || tally.Accepted < 4000 {
+						t.Errorf("%d accepted of 6000, %d refused, %d early", tally.Accepted, tally.Refused, tally.EarlyStanding)
+					}
+				})
+			}
+		}
+	}
+}
+
+// Where two are left of 300, and two are again a second later, it is not the 300 that come back with the reset named.
+func TestABucketOfTwoBehindALargeLimitIsNotOverrun(t *testing.T) {
+	sideBySide(t)
+	for _, dialect := range []heedtest.Dialect{heedtest.IETF11, heedtest.IETF07} {
+		for _, goroutines := range []int{16, 64} {
+			for _, trip := range []time.Duration{5 * time.Millisecond, 200 * time.Millisecond} {
+				tally, _ := load{heedtest.Config{
+					Algorithm: heedtest.TokenBucket, Policies: []heedtest.Policy{{Quota: 300, Window: time.Minute, Burst: 2}},
+					Dialect: dialect, Latency: heedtest.RoundTrip(trip),
+				}, goroutines, 1, nil}.play(t)
+				if tally.Refused > 0 || tally.EarlyStanding > 0 || tally.Accepted < 40 {
+					t.Errorf("%s, %d goroutines, %v: %d accepted, %d refused, %d early", dialect, goroutines, trip, tally.Accepted, tally.Refused, tally.EarlyStanding)
+				}
+			}
+		}
+	}
+}
+
+// What would come back to a bucket beyond what it holds is lost, however often it would be full again until the next request
+// arrives.
+func TestWhatABucketCannotHoldIsNotCountedOn(t *testing.T) {
+	sideBySide(t)
+	for _, dialect := range []heedtest.Dialect{heedtest.IETF11, heedtest.IETF07} {
+		for _, goroutines := range []int{16, 64} {
+			tally, _ := load{heedtest.Config{
+				Algorithm: heedtest.TokenBucket, Policies: []heedtest.Policy{{Quota: 6000, Window: time.Minute, Burst: 5}},
+				Dialect: dialect, Latency: heedtest.RoundTrip(200 * time.Millisecond),
+			}, goroutines, 1, nil}.play(t)
+			if tally.Refused > 8 || tally.EarlyStanding > 0 || tally.Accepted < 1500 {
+				t.Errorf("%s, %d goroutines: %d accepted of 6000, %d refused, %d early", dialect, goroutines, tally.Accepted, tally.Refused, tally.EarlyStanding)
+			}
+		}
+	}
+}
+
 // Where the window is stated, too, what a small bucket holds comes back at the rate of the quota, and not once in a window.
 func TestASmallBucketBehindALongWindowIsUsedUp(t *testing.T) {
 	sideBySide(t)

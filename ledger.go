@@ -31,6 +31,7 @@ type ledger struct {
 	answered int64     // … and ever answered, or never to be answered …
 	heard    int64     // … of those the units whose answers said what is left …
 	unheard  int64     // … and the others, when the first answer of this epoch said so
+	ever     int64     // the most that was ever seen to be left at once; 0: not known
 
 	resets    // when there is more
 	rounding  // which way that is rounded
@@ -88,7 +89,7 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 		}
 		return room
 	case l.stated && l.shape == shapeRefill:
-		return min(int64(l.refilled(now.Add(l.onTheWay()), p)), p.Quota)
+		return min(int64(l.refilled(now.Add(l.onTheWay()), p)), l.holds(p))
 	case l.stated && l.othersSeen && p.Quota >= shareable:
 		return l.shared(now)
 	case l.stated:
@@ -104,6 +105,9 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 	}
 	if l.piecemeal && l.inferred > 0 && l.began > 0 { // what was used longer ago than that window need not be back
 		room = min(room, max(l.began, l.carried)-l.inEpoch)
+	}
+	if most := l.holds(p); l.piecemeal && most < p.Quota {
+		room = min(room, most-l.own.inFlight)
 	}
 	return room
 }
@@ -193,6 +197,7 @@ func (l *ledger) behind(now time.Time, n int64, p *Policy) time.Time {
 }
 
 func (l *ledger) take(now time.Time, n int64, p *Policy) charge {
+	l.spill(now, p)
 	l.own.take(n)
 	l.sent += n
 	l.inEpoch += n

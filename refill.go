@@ -110,8 +110,11 @@ func (l *ledger) learnRefill(now time.Time, c *charge, p *Policy, r, least int64
 // back steadily: most of what came back lately.
 func (l *ledger) refill(p *Policy) float64 {
 	r := p.rate()
-	if l.regained > 0 {
+	switch {
+	case l.regained > 0:
 		r = min(r, l.regained)
+	case l.inferred > 0 && l.ever > 0: // its length says nothing of how many more than these come back in it
+		r = min(r, float64(l.ever)/p.Window.Seconds())
 	}
 	return trust * r
 }
@@ -170,6 +173,13 @@ func (l *ledger) hasten(now, start time.Time, c *charge, p *Policy, r int64) {
 // refilled is what is left at an instant where units come back steadily.
 func (l *ledger) refilled(at time.Time, p *Policy) float64 {
 	return float64(l.left) + l.part + l.comes(l.said, at, p)
+}
+
+// spill has what would have come back beyond what there can be at once be lost, before a request takes its part of the rest.
+func (l *ledger) spill(now time.Time, p *Policy) {
+	if l.shape == shapeRefill && l.stated {
+		l.part -= max(l.refilled(now.Add(l.onTheWay()), p)-float64(l.holds(p)), 0)
+	}
 }
 
 // follow notices a request that goes so close behind another that the origin may have

@@ -231,7 +231,7 @@ func (s *slot) settle(now, start time.Time, c *charge) {
 // well: it comes from where it is counted.
 func (s *slot) missed(now time.Time, pm *Permit, c *charge, well bool) {
 	s.habit.missed()
-	s.capacity.proven = false // where little is left each answer would say so
+	s.capacity.proven, s.ledger.ever = false, 0 // where little is left each answer would say so
 	s.keepToWhole()
 	if well && s.habit.tells(pm.route(), &s.policy) {
 		s.ledger.hearMore(now, c, s.habit.most+1, &s.terms)
