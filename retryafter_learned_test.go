@@ -263,3 +263,51 @@ func TestTwoCountsBehindAConstantRetryAfterAreUsed(t *testing.T) {
 		t.Errorf("%.3f of what was to be had, want 0.81; %d refused in %d runs, want at most %d", share, refused, runs, 20*runs)
 	}
 }
+
+// So it is where far more than one request is on its way at a time: who then asks for more than a
+// window lets through does so with one request at first.
+func TestRateBehindALongConstantRetryAfterIsFoundWithManyOnTheirWay(t *testing.T) {
+	sideBySide(t)
+	const seconds = 400
+	var refused, runs int64
+	for _, c := range []struct {
+		algorithm heedtest.Algorithm
+		quota     int64
+		trip      time.Duration
+	}{
+		{heedtest.FixedWindow, 100, 50 * time.Millisecond}, {heedtest.SlidingWindow, 100, 50 * time.Millisecond},
+		{heedtest.TokenBucket, 100, 50 * time.Millisecond}, {heedtest.FixedWindow, 50, 50 * time.Millisecond},
+	} {
+		tally, _ := load{heedtest.Config{
+			Algorithm: c.algorithm, Policies: []heedtest.Policy{{Quota: c.quota, Window: time.Second}}, Latency: heedtest.RoundTrip(c.trip),
+			Dialect: heedtest.RetryAfterOnly, RetryAfter: heedtest.RetryAfter{Mode: heedtest.RetryAfterConstant, Value: 10 * time.Second},
+		}, 16, seconds, nil}.play(t)
+		t.Logf("%s, %d/s, %v: %.2f, %d refused", c.algorithm, c.quota, c.trip, float64(tally.Accepted)/float64(c.quota*seconds), tally.Refused)
+		if tally.Accepted < c.quota*seconds*4/10 {
+			t.Errorf("%s, %d/s, %v: %d accepted of %d", c.algorithm, c.quota, c.trip, tally.Accepted, c.quota*seconds)
+		}
+		refused, runs = refused+tally.Refused, runs+1
+	}
+	if refused > 40*runs {
+		t.Errorf("%d refused in %d runs", refused, runs)
+	}
+}
+
+// What a small bucket held after a long wait says nothing of its rate: a pace at which little more than
+// that was let through is not taken to be only a little too fast.
+func TestSmallBucketBehindALongRetryAfterIsFound(t *testing.T) {
+	sideBySide(t)
+	const rate, seconds = 5, 600
+	for _, burst := range []int64{3, 5} {
+		for _, trip := range []time.Duration{5 * time.Millisecond, 50 * time.Millisecond} {
+			tally, _ := load{heedtest.Config{
+				Algorithm: heedtest.TokenBucket, Policies: []heedtest.Policy{{Quota: rate, Window: time.Second, Burst: burst}}, Latency: heedtest.RoundTrip(trip),
+				Dialect: heedtest.RetryAfterOnly, RetryAfter: heedtest.RetryAfter{Mode: heedtest.RetryAfterConstant, Value: 30 * time.Second},
+			}, 16, seconds, nil}.play(t)
+			t.Logf("burst of %d, %v: %.2f, %d refused", burst, trip, float64(tally.Accepted)/(rate*seconds), tally.Refused)
+			if tally.Accepted < rate*seconds*42/100 || tally.Refused > 18 {
+				t.Errorf("burst of %d, %v: %d accepted of %d, %d refused", burst, trip, tally.Accepted, rate*seconds, tally.Refused)
+			}
+		}
+	}
+}

@@ -45,10 +45,14 @@ func (l *learner) measure(reopened, shut time.Time) {
 	r.doubt, r.most = doubt, longest+l.trip()
 	// Where all had been used up in a moment, it says nothing of whether the wait is what the limit
 	// takes, or a penalty, or was an outage where it took long. Trying twice as much costs no more
-	// than what is left of a window, and is done where hardly more than one request is on its way
-	// at a time.
-	r.trial = (told || l.closed() > outageMostly) && open < l.windowClosed(open)/4 && l.oneAtATime()
+	// than what is left of a window.
+	r.trial = (told || l.closed() > outageMostly) && open < l.windowClosed(open)/4 && l.triesCheaply()
 }
+
+// triesCheaply reports whether a trial costs few refusals: where hardly more than one request is on its way at a
+// time, and where all take about as long, for what goes beyond a window's worth then begins with one (within).
+// One that is late would hold that up.
+func (l *learner) triesCheaply() bool { return l.oneAtATime() || l.trip() <= 2*l.quickest }
 
 // oneAtATime reports whether hardly more than one request is on its way at a time at the rate that is known.
 func (l *learner) oneAtATime() bool { return l.rate.low*l.crowd.trip() <= 0.25 }
@@ -76,7 +80,7 @@ func (l *learner) remeasure(reopened time.Time) {
 		if l.accepted >= few && window > shortest && window <= 2*r.window {
 			r.measured(l.accepted, window, 0)
 			r.low = min(r.low, r.tooFast)
-			r.trial = l.timed && l.oneAtATime() // some ask for as long whenever they refuse, and more is back later
+			r.trial = l.timed && l.triesCheaply() // some ask for as long whenever they refuse, and more is back later
 		} else {
 			r.climb = max(r.climb, steep(l.accepted))
 		}
