@@ -560,6 +560,24 @@ func TestProcessesThatKnowNothingOfEachOtherShare(t *testing.T) {
 	}
 }
 
+// Of a small quota, too, no two processes go for the last unit of each window.
+func TestProcessesShareASmallQuotaWithoutARefusalInEveryWindow(t *testing.T) {
+	sideBySide(t)
+	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.FixedWindowByClock} {
+		for quota := int64(10); quota <= 15; quota += 5 {
+			const windows = 40
+			tally, accepted := processes(t, heedtest.Config{
+				Algorithm: algorithm, Dialect: heedtest.IETF07, Policies: []heedtest.Policy{{Quota: quota, Window: 5 * time.Second}},
+				Latency: heedtest.RoundTrip(25 * time.Millisecond),
+			}, windows, 0, 0, 0)
+			t.Logf("%s, %d: %v accepted, %d refused", algorithm, quota, accepted, tally.Refused)
+			if tally.Refused > 4 || tally.Accepted < windows*quota*77/100 {
+				t.Errorf("%s, %d: %v accepted, %d refused", algorithm, quota, accepted, tally.Refused)
+			}
+		}
+	}
+}
+
 // Processes that meet a window by the clock shortly before its end do not know of each other
 // yet, and all of its quota is left: each spreads what it sees over the time that is left,
 // so that they see each other before it is gone.

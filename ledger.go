@@ -90,7 +90,7 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 		return room
 	case l.stated && l.shape == shapeRefill:
 		return min(int64(l.refilled(now.Add(l.onTheWay()), p)), l.holds(p))
-	case l.stated && l.othersSeen && p.Quota >= shareable:
+	case l.stated && l.othersSeen && l.leavesOne(p):
 		return l.shared(now)
 	case l.stated:
 		return l.left

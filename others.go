@@ -43,8 +43,7 @@ func (t *theirUse) spread(p *Policy) *usage {
 // not worth making way for.
 const othersMatter = 0.02
 
-// shareable is the quota from which on one unit that is left over matters less
-// than that several go for it at once.
+// shareable is the quota from which on one unit that is left over hardly matters.
 const shareable = 20
 
 // noticeOthers notices that less is left than this process can have left: others
@@ -101,6 +100,13 @@ func (l *ledger) unread(c *charge, p *Policy) int64 {
 	return 0
 }
 
+// leavesOne reports whether a unit of a window that others use, too, is left over, lest several go for it at
+// once. Of a smaller quota than shareable it is dear, and left only where others use a third of all that
+// there is: who takes that much goes for the last one, too, in one window after the other.
+func (l *ledger) leavesOne(p *Policy) bool {
+	return p.Quota >= shareable || p.Quota >= few && l.others >= p.rate()/3
+}
+
 // shared returns what is left of a window that others use too when the next request
 // arrives: less than when the answer was given, a round trip before that at least, for they have
 // gone on since, the more the more was left. Where they are after all they can get, the
@@ -113,7 +119,7 @@ func (l *ledger) shared(now time.Time) int64 {
 	if l.appetite < 0.5 { // they take no more than they want
 		return int64(left)
 	}
-	return int64(left) - 1
+	return int64(math.Round(left)) - 1
 }
 
 // seen returns how many units are left as the origin's latest word and this
