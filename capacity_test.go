@@ -192,3 +192,22 @@ func TestARaisedQuotaIsUsedUp(t *testing.T) {
 		}
 	}
 }
+
+// Where resets are instants in whole seconds, a bucket that is empty and full again many times in one looks like two counts. It
+// is none of a quota that it never comes near.
+func TestASmallBucketWhoseResetsAreInstantsIsUsedUp(t *testing.T) {
+	sideBySide(t)
+	for _, c := range []struct {
+		quota, burst int64
+		trip         time.Duration
+	}{{3000, 10, 50 * time.Millisecond}, {600, 10, 50 * time.Millisecond}, {6000, 20, 50 * time.Millisecond}} {
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.TokenBucket, Policies: []heedtest.Policy{{Quota: c.quota, Window: time.Minute, Burst: c.burst}},
+			Dialect: heedtest.XRateLimitEpoch, Reset: heedtest.ResetFull, Latency: heedtest.RoundTrip(c.trip),
+		}, 8, 3, nil}.play(t)
+		t.Logf("%d of %d, %v: %d accepted, %d refused", c.burst, c.quota, c.trip, tally.Accepted, tally.Refused)
+		if tally.Refused > 0 || tally.EarlyStanding > 0 || tally.Accepted < 3*c.quota*9/10 {
+			t.Errorf("%d of %d, %v: %d accepted of %d, %d refused, %d early", c.burst, c.quota, c.trip, tally.Accepted, 3*c.quota, tally.Refused, tally.EarlyStanding)
+		}
+	}
+}

@@ -77,6 +77,9 @@ func (l *ledger) learnCounter(now, start time.Time, c *charge, p *Policy, s *sta
 	if l.elastic || w <= 0 || p.Quota <= 0 || p.Unit == UnitContentBytes { // what a body holds is told too late
 		return
 	}
+	if l.inferred > 0 && l.holds(p) < p.Quota { // it is a bucket: of two counts all comes back in time
+		return
+	}
 	if k.window != w && l.inferred == 0 {
 		*k = counter{}
 	}

@@ -106,17 +106,21 @@ func (r *rounding) trustAgain() {
 
 // later returns by how much later than the instant an answer names the reset may be, where
 // the origin rounds down: by what it rounds to, save that a window ends no later than its
-// length after its first answer.
+// length after its first answer, and of two counts a unit is back a quota's share of one after that.
 func (l *ledger) later(now time.Time, p *Policy, s *statement) time.Duration {
 	switch {
 	case l.down == 0:
 		return 0
-	case l.flows() || l.elastic || p.Window <= 0 || l.longer:
+	case l.flows() || l.elastic || p.Window <= 0 || l.longer && l.inferred > 0:
 		return s.resolution
 	}
 	begun := now
 	if l.stated {
 		begun = l.begun
 	}
-	return min(s.resolution, max(begun.Add(p.Window).Sub(now.Add(s.reset)), 0))
+	lasts := p.Window
+	if l.longer { // of two counts the first unit is back so much later
+		lasts += p.Window / time.Duration(max(p.Quota, 1))
+	}
+	return min(s.resolution, max(begun.Add(lasts).Sub(now.Add(s.reset)), 0))
 }

@@ -191,3 +191,22 @@ func TestResetsRoundedDownOfWhatLastsLongerThanAWindowCostFewRefusals(t *testing
 		}
 	}
 }
+
+// That others have used up all of a window before the first request in it arrives looks like a reset that was rounded down, and
+// like two counts. It makes no window longer by far.
+func TestWindowsThatOthersUseUpAreNotTakenToBeLonger(t *testing.T) {
+	const windows, quota, taken = 60, 20, 4
+	tally, _ := load{heedtest.Config{
+		Algorithm: heedtest.FixedWindowByClock, Policies: []heedtest.Policy{{Quota: quota, Window: time.Second}},
+		Latency: heedtest.RoundTrip(50 * time.Millisecond),
+	}, 16, windows, func(o *heedtest.Origin, _ *heed.Registry) {
+		for range taken {
+			time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(2*time.Second + time.Millisecond)))
+			o.Take(quota)
+		}
+	}}.play(t)
+	t.Logf("%d accepted, %d refused", tally.Accepted, tally.Refused)
+	if tally.Accepted < (windows-taken)*quota*88/100 || tally.Refused > 12 {
+		t.Errorf("%d accepted of %d, %d refused", tally.Accepted, (windows-taken)*quota, tally.Refused)
+	}
+}
