@@ -216,3 +216,14 @@ func TestWindowsByTheClockWhoseEndsAreRoundedDownLeaveOthersTheirs(t *testing.T)
 		}
 	}
 }
+
+// An instant that is over where nothing is left is no reset that came on time, though a unit that had been kept was
+// accepted right after it: it was rounded down.
+func TestInstantsThatAreOverBesideOthersAreNotTakenToBeOnTime(t *testing.T) {
+	sideBySide(t)
+	for _, turn := range []int{4, 38, 40, 51, 53} {
+		if _, refused := besideAnother(t, turn); refused > 0 {
+			t.Errorf("turn %d: %d refused", turn, refused)
+		}
+	}
+}
