@@ -13,7 +13,8 @@ type resets struct {
 	anchor   time.Time     // … and that of an epoch some …
 	turns    time.Duration // … resets before
 	byUse    bool          // a window begins with the first request in it
-	inferred time.Duration // by how much the window may be too long, where it is one inferred from resets; 0: it was stated
+	inferred time.Duration // by how much the window may be too long, where it is one inferred from resets; 0: it was stated …
+	bounded  bool          // … and two of its ends, as instants, were so far apart
 	opened   time.Time     // when the first answer of this epoch came, whatever it said …
 	begun    time.Time     // … and the first that said what remains
 	renewed  bool          // this epoch began because more was left than had been said …
@@ -234,11 +235,11 @@ func (l *ledger) hearSilence(now, start time.Time, c *charge, p *Policy) {
 
 // shorten takes a window that was inferred to be no longer than from the first
 // word of it to the one that shows that it has turned, where the reset named may have been
-// rounded up.
+// rounded up. One whose ends are known may have begun before that word.
 func (l *ledger) shorten(now time.Time, p *Policy) {
 	most := now.Sub(l.begun) + 2*l.quickest
 	least := max(p.Window-l.inferred, 0)
-	if most >= p.Window || most <= least {
+	if l.bounded || most >= p.Window || most <= least {
 		return
 	}
 	most = roundest(max(least, 1), most, time.Second) // as most are

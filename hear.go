@@ -269,7 +269,7 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 	grain := lim.Resolution
 	instant := p.origin.readClock(now, &lim, a.Date)
 	if lim.Reset >= 0 {
-		p.hearReset(now, s, &lim, grain)
+		p.hearReset(now, instant, s, &lim, grain)
 	}
 	switch {
 	case s.policy.Unit == UnitConcurrentRequests:
@@ -301,11 +301,11 @@ func (o *origin) readClock(now time.Time, lim *ServiceLimit, date time.Time) (in
 }
 
 // hearReset takes in what the reset of a limit tells of the slot's window.
-func (p *partition) hearReset(now time.Time, s *slot, lim *ServiceLimit, grain time.Duration) {
+func (p *partition) hearReset(now, instant time.Time, s *slot, lim *ServiceLimit, grain time.Duration) {
 	if s.ledger.said.IsZero() && s.habit.onRefusals && p.learner.accepted == s.policy.Quota { // they used it up
 		s.inference.firstThen, s.inference.usedThen = p.learner.since, s.accepted()-s.policy.Quota
 	}
-	s.inferFrom(now, lim, grain)
+	s.inferFrom(now, instant, lim, grain)
 	s.inference.resetSaid = now.Add(min(lim.Reset, p.origin.limits.MaxRetryAfter))
 }
 

@@ -11,6 +11,7 @@ type inference struct {
 	slip      bool      // the reset announced last was far later than the window explains
 	loose     bool      // the window is the service's documentation's word, not that of its answers …
 	shown     bool      // … which show how long it is
+	end       time.Time // as announced last, of the origin's clock: only where that is an instant
 }
 
 // went notes that a request goes.
@@ -24,10 +25,11 @@ func (i *inference) went(now time.Time) {
 // rounded to a grain: it is as long as the longest wait for its end. Refusals come late in it,
 // and so do answers that say that little is left. Where they alone announce it, it is as long as
 // from one end to the next, too, if there was no other between: the first request after the one went so
-// soon that it was of the next window, and no more went than that has used. One answer that
+// soon that it was of the next window, and no more went than that has used. So it is elsewhere, too, if both
+// are instants, and requests went on hardly later than the former may have been. One answer that
 // names a wait far longer than all before it may be a slip, and would hold requests back for
 // good: the next has to do so, too.
-func (s *slot) inferFrom(now time.Time, lim *ServiceLimit, grain time.Duration) {
+func (s *slot) inferFrom(now, instant time.Time, lim *ServiceLimit, grain time.Duration) {
 	i, accepted := &s.inference, s.accepted()
 	if i.loose && !i.shown { // what this origin says of its windows counts for more than what others do
 		i.shown, s.terms.Window = true, 0
@@ -47,22 +49,53 @@ func (s *slot) inferFrom(now time.Time, lim *ServiceLimit, grain time.Duration) 
 		gap := now.Add(lim.Reset).Sub(i.resetSaid).Round(max(grain, 1))
 		oneWindow := since <= s.policy.Quota-max(lim.Remaining, 0)
 		soon := i.firstThen.After(i.resetSaid) && i.firstThen.Sub(i.resetSaid) < s.terms.Window
-		if (s.habit.onRefusals || s.habit.late(&s.policy)) && oneWindow && soon && gap > s.terms.Window {
+		switch seldom := s.habit.onRefusals || s.habit.late(&s.policy); {
+		case !oneWindow, !soon:
+		case seldom && gap > s.terms.Window:
 			s.infer(gap, 0)
+		case !seldom && lim.Clock && !i.slip && i.firstThen.Sub(i.resetSaid) <= 2*grain:
+			s.inferBetween(instant, grain)
 		}
+	}
+	if lim.Clock && lim.Reset > 0 {
+		i.end = instant
 	}
 	i.usedThen = accepted
 }
 
+// inferBetween takes a window of which all comes back at once to be as long as from the end named before to
+// the one that an answer names, both as instants, for they are rounded the same way. That is never too short.
+// The waits for its end can be, by twice what they are rounded to: where that is down, and who waits for as long
+// again, lest it go too soon, meets windows by the clock when they have long begun. Where windows begin
+// with a request it is too long by what was waited; so only multiples of five grains count here, and the
+// shortest that was seen.
+func (s *slot) inferBetween(instant time.Time, grain time.Duration) {
+	l := &s.ledger
+	apart, least := instant.Sub(s.inference.end), s.terms.Window-l.inferred
+	window := apart.Truncate(max(5*grain, time.Second))
+	if l.shape != shapeReset || s.inference.end.IsZero() || window < least {
+		return
+	}
+	if window > s.terms.Window || l.bounded {
+		s.terms.Window, l.inferred, l.bounded = window, max(window-least, 1), true
+	}
+}
+
 // infer takes a window to be as long as the longest wait for its end. That is
 // known to a grain: the most it can be counts, in whole seconds where that
-// fits, for windows mostly are, and one too long does no harm.
+// fits, for windows mostly are, and one too long does no harm; but never more than
+// from one end to the next.
 func (s *slot) infer(reset, grain time.Duration) {
 	l := &s.ledger
 	least := reset - max(grain, 1)
 	if s.terms.Window > 0 && least <= s.terms.Window-l.inferred {
 		return
 	}
+	if l.bounded && least < s.terms.Window {
+		l.inferred = s.terms.Window - least
+		return
+	}
+	l.bounded = false
 	window := roundest(least+1, reset, time.Second)
 	s.terms.Window, l.inferred = window, max(window-max(least, time.Second), 1)
 }

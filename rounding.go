@@ -46,11 +46,11 @@ func (l *ledger) learnRounding(now, start time.Time, c *charge, p *Policy, s *st
 		l.fits, l.last = 0, time.Time{} // what spoke for a sliding window was that this one had not turned
 	case early && !l.longer:
 		l.longer = true
-	case first && !s.refused && s.reset >= 0 && start.Sub(l.last) < s.resolution/8:
-		l.onTime++
-		return false
 	case past && l.down == 0:
 		l.roundsDown()
+		return false
+	case first && !s.refused && s.reset >= 0 && start.Sub(l.last) < s.resolution/8:
+		l.onTime++
 		return false
 	default:
 		return false

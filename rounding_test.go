@@ -210,3 +210,55 @@ func TestWindowsThatOthersUseUpAreNotTakenToBeLonger(t *testing.T) {
 		t.Errorf("%d accepted of %d, %d refused", tally.Accepted, (windows-taken)*quota, tally.Refused)
 	}
 }
+
+// besideAnother plays a load by the clock whose resets are instants rounded down, beside another client that
+// wants a fifth of the quota. When windows begin, and what the origin's clock shows then, is another one for each turn.
+// It returns what share of that the other client got, and how many requests of this one were refused.
+func besideAnother(t *testing.T, turn int) (served float64, refused int64) {
+	t.Helper()
+	const windows, quota, length, trip = 20, 50, 5 * time.Second, 25 * time.Millisecond
+	const wanted = windows * quota / 5
+	theirs := 0
+	tally, _ := load{heedtest.Config{
+		Algorithm: heedtest.FixedWindowByClock, Dialect: heedtest.XRateLimitEpoch, Rounding: heedtest.RoundDown,
+		Policies: []heedtest.Policy{{Quota: quota, Window: length}}, Latency: heedtest.RoundTrip(trip),
+		Phase: time.Duration(turn) * 970 * time.Millisecond, ClockSkew: time.Duration(turn) * 230 * time.Millisecond,
+	}, 16, windows, func(o *heedtest.Origin, _ *heed.Registry) {
+		for range wanted {
+			resp, err := o.RoundTrip(request("https://origin.test/"))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				theirs++
+			}
+			time.Sleep(windows*length/wanted - trip)
+		}
+	}}.play(t)
+	return float64(theirs) / wanted, tally.Refused - int64(wanted-theirs)
+}
+
+// A window by the clock is as long as from one instant that is named as its end to the next. What another client wants
+// of it would not be left if it were taken for shorter, as the waits for its end say: they are rounded down, and named
+// by requests that come when the window has long begun.
+func TestWindowsByTheClockWhoseEndsAreRoundedDownLeaveOthersTheirs(t *testing.T) {
+	sideBySide(t)
+	for _, turn := range []int{0, 1, 2, 3, 4, 40} {
+		if served, _ := besideAnother(t, turn); served < 0.95 {
+			t.Errorf("turn %d: another client got %.3f of what it wanted", turn, served)
+		}
+	}
+}
+
+// An instant that is over where nothing is left is no reset that came on time, though a unit that had been kept was
+// accepted right after it: it was rounded down.
+func TestInstantsThatAreOverBesideOthersAreNotTakenToBeOnTime(t *testing.T) {
+	sideBySide(t)
+	for _, turn := range []int{4, 38, 40, 51, 53} {
+		if _, refused := besideAnother(t, turn); refused > 0 {
+			t.Errorf("turn %d: %d refused", turn, refused)
+		}
+	}
+}
