@@ -17,6 +17,7 @@ type habit struct {
 	ours       bool      // all that had been used by the first word of it this process had used
 	inRow      int       // answers that announced it with none between that was expected to, and did not …
 	route      string    // … the latest to a request of this route
+	inTurn     bool      // it has no name, and is announced in turn with others
 }
 
 // windowless is how long a policy without a window holds that is no longer

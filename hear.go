@@ -66,7 +66,7 @@ func (pm *Permit) settle(now time.Time, status int, a *Announcement) {
 				c.slot.ledger.hearSilence(now, pm.start, c, &c.slot.terms)
 				c.slot.capped = c.slot.capped && !c.slot.isOpen(now)
 			}
-			if c.due && c.slot.habit.last.Before(now) {
+			if c.due && c.slot.habit.last.Before(now) && !c.slot.outdone(now, a) {
 				c.slot.missed(now, pm, c, status/100 == 2 && !a.Refused) // an error, a redirect or a 304 may come from nearer by
 			}
 		}

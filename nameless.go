@@ -1,23 +1,29 @@
 package heed
 
 import (
-	"bytes"
+	"hash/maphash"
 	"slices"
 	"strconv"
 	"time"
 )
 
-// A teller is the request whose accepted answer announced a policy without a name
-// last.
-type teller struct {
-	method, path string
+// An inTurn is what tells whether an origin announces several limits without names in turn.
+type inTurn struct {
+	sure  bool      // it does: one was announced again after another was
+	quota int64     // of the one announced last …
+	since time.Time // … since this instant
+	heard []uint64  // hashes of routes and the quotas that they were told of, the latest new ones
 }
+
+const mostHeard = 32
 
 // tellApart tells the limits apart of an origin that has no names for them, and
 // announces one at a time: the first of them, and where it refuses the one that is
-// used up. An accepted answer said that something is left of a quota, and a refusal
-// on the same route that nothing is left of another quota: that is not a quota that
-// has changed. It is called by its size from then on.
+// used up; or always the tightest. What is said of another quota on the same route is no
+// quota that has changed where a refusal says that nothing is left of it, though something is
+// left of the first; nor where its reset is sooner, for that of one quota does not move back; nor
+// where it was told of before, and all of it is left though its reset is less than half of the first
+// one's window away: then its own is shorter. It is called by its size from then on.
 func (p *partition) tellApart(now time.Time, pm *Permit, a *Announcement) *Announcement {
 	i := slices.IndexFunc(a.Policies, func(pol Policy) bool { return pol.Name == "" && pol.Quota > 0 })
 	if i < 0 || slices.Contains(a.PerRoute, "") {
@@ -25,21 +31,95 @@ func (p *partition) tellApart(now time.Time, pm *Permit, a *Announcement) *Annou
 	}
 	pol := a.Policies[i]
 	bucket := p.bucketOf(pm, a, "", pol.PartitionKey)
-	if s := p.slotIn(bucket, "", pol.PartitionKey); s != nil && s.said.Quota != pol.Quota {
-		name := strconv.FormatInt(pol.Quota, 10)
-		if p.slotIn(bucket, name, pol.PartitionKey) != nil || a.Refused && a.exhausts("") && s.remaining(now) > 0 && p.teller.sameRoute(pm) {
-			return a.calling(i, name)
-		}
+	s := p.slotIn(bucket, "", pol.PartitionKey)
+	if s == nil || s.said.Quota == pol.Quota {
+		p.inTurn.hear(now, pm, pol.Quota, s)
+		return a
 	}
-	if !a.Refused {
-		p.teller = teller{pm.method, pm.path}
+	name := strconv.FormatInt(pol.Quota, 10)
+	other := p.slotIn(bucket, name, pol.PartitionKey)
+	apart := other != nil || p.inTurn.sure || p.inTurn.told(pm, s.said.Quota) && p.another(now, pm, s, a, pol.Quota)
+	p.inTurn.hear(now, pm, pol.Quota, other)
+	if apart {
+		return a.calling(i, name)
 	}
 	return a
 }
 
-func (t *teller) sameRoute(pm *Permit) bool {
-	var b, c [longestPath]byte
-	return bytes.Equal(appendRoute(b[:0], t.method, t.path), appendRoute(c[:0], pm.method, pm.path))
+// hear takes in which quota the answer to pm's request tells of, and its slot, nil where that is new. Where
+// one that is known is told of again by the answer to a request that went after another one was told of, both
+// are there, if such requests were told of both: routes may have limits of their own. An answer to an earlier
+// request may only have come late.
+func (t *inTurn) hear(now time.Time, pm *Permit, quota int64, s *slot) {
+	if quota != t.quota && pm.start.After(t.since) {
+		t.sure = t.sure || s != nil && t.told(pm, t.quota)
+		t.quota, t.since = quota, now
+	}
+	if s != nil {
+		s.habit.inTurn = t.sure
+	}
+	if h := quotaOf(pm, quota); !slices.Contains(t.heard, h) {
+		if len(t.heard) == mostHeard {
+			t.heard = slices.Delete(t.heard, 0, 1)
+		}
+		t.heard = append(t.heard, h)
+	}
+}
+
+// told reports whether an answer to a request such as pm's has told of a quota.
+func (t *inTurn) told(pm *Permit, quota int64) bool {
+	return slices.Contains(t.heard, quotaOf(pm, quota))
+}
+
+// again reports whether the answer to pm's request tells of a quota that such requests had been told
+// of before they were told of another.
+func (t *inTurn) again(pm *Permit, quota int64) bool {
+	return pm.start.After(t.since) && t.told(pm, quota)
+}
+
+// quotaOf is a hash of the route of requests such as pm's, and of a quota.
+func quotaOf(pm *Permit, quota int64) uint64 {
+	var buf [longestPath]byte
+	route := appendRoute(buf[:0], pm.method, pm.path)
+	return maphash.Comparable(numberSeed, [2]uint64{maphash.Bytes(numberSeed, route), uint64(quota)})
+}
+
+// another reports whether an announcement of another quota without a name than that of s is of
+// one that there is beside it.
+func (p *partition) another(now time.Time, pm *Permit, s *slot, a *Announcement, quota int64) bool {
+	if a.Refused && a.exhausts("") && s.remaining(now) > 0 {
+		return true
+	}
+	if s.ledger.flows() { // resets of what comes back bit by bit move either way
+		return false
+	}
+	again := p.inTurn.again(pm, quota)
+	return slices.ContainsFunc(a.Limits, func(l ServiceLimit) bool {
+		if l.Policy != "" || l.Reset < 0 {
+			return false
+		}
+		if a.inDialect() {
+			l = s.resetUnit.convert(l)
+		}
+		p.origin.readClock(now, &l, a.Date)
+		whole := l.Remaining+int64(p.unanswered)+1 >= quota
+		return now.Add(l.Reset).Before(s.ledger.earliest) || again && whole && l.Reset < s.terms.Window/2
+	})
+}
+
+// outdone reports whether that an answer says nothing of a policy may be because it tells of one that is
+// tighter, by what is left of it or by which share that is: so it is where limits are announced in turn. While half
+// of it is left, by what this process used, it holds nobody up, and it does not matter whether it is still there.
+func (s *slot) outdone(now time.Time, a *Announcement) bool {
+	left, quota := float64(s.remaining(now)), float64(s.policy.Quota)
+	return s.habit.inTurn && slices.ContainsFunc(a.Limits, func(l ServiceLimit) bool {
+		i := slices.IndexFunc(a.Policies, func(pol Policy) bool { return pol.Name == l.Policy && pol.PartitionKey == l.PartitionKey })
+		if i < 0 || l.Remaining < 0 {
+			return false
+		}
+		r, q := float64(l.Remaining), float64(a.Policies[i].Quota)
+		return left >= quota/2 || r <= left || r/q <= left/quota
+	})
 }
 
 // exhausts reports whether an announcement says that nothing is left of a policy.

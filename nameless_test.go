@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/heedhttp/heed"
+	"github.com/heedhttp/heed/heedtest"
 )
 
 // A limiter is an origin on the loopback that decides by itself what it accepts.
@@ -281,5 +282,85 @@ func TestWindowThatRefusalsTellOfIsKnownFromTheFirstOneOn(t *testing.T) {
 				t.Errorf("phase %d: %d accepted of 200, %d refused", phase, l.accepted, l.refused)
 			}
 		})
+	}
+}
+
+// Of two limits at once the tightest alone is announced, now one and now the other, without a
+// name. The window of each is its own: one by the clock, in whole seconds, is as long as its resets
+// say, and what is left of the other holds all the same.
+func TestLimitsOfWhichTheTightestIsToldAreBothUsedUp(t *testing.T) {
+	sideBySide(t)
+	for _, few := range []int64{5, 10} {
+		for _, dialect := range []heedtest.Dialect{heedtest.XRateLimit, heedtest.XRateLimitEpoch} {
+			for _, goroutines := range []int{1, 16} {
+				for phase := range 4 {
+					const windows, quota = 6, 100
+					tally, _ := load{heedtest.Config{
+						Algorithm: heedtest.FixedWindowByClock, Phase: time.Duration(phase) * 15100 * time.Millisecond, Dialect: dialect,
+						Policies: []heedtest.Policy{{Quota: quota, Window: time.Minute}, {Quota: few, Window: time.Second}},
+						Latency:  heedtest.RoundTrip(5 * time.Millisecond),
+					}, goroutines, windows, nil}.play(t)
+					if least := int64(windows * quota * 95 / 100); tally.Accepted < least || tally.Refused > 2 || tally.EarlyStanding > 0 {
+						t.Errorf("%d per second, %s, n=%d, phase %d: %d accepted, want at least %d; %d refused, %d early",
+							few, dialect, goroutines, phase, tally.Accepted, least, tally.Refused, tally.EarlyStanding)
+					}
+				}
+			}
+		}
+	}
+}
+
+// So it is where there are three of them, and a client asks for its routes in turn.
+func TestLimitsOfWhichTheTightestIsToldHoldAllRoutes(t *testing.T) {
+	sideBySide(t)
+	byClock := func(ws ...*window) *limiter {
+		return &limiter{way: 10 * time.Millisecond, accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
+			ok, tightest := true, ws[0]
+			for _, w := range ws {
+				if !now.Before(w.end) {
+					w.used, w.end = 0, now.Truncate(w.length).Add(w.length)
+				}
+				ok = ok && w.used < w.quota
+			}
+			for _, w := range ws {
+				if ok {
+					w.used++
+				}
+				if w.quota-w.used < tightest.quota-tightest.used {
+					tightest = w
+				}
+			}
+			h.Set("X-RateLimit-Limit", strconv.Itoa(tightest.quota))
+			h.Set("X-RateLimit-Remaining", strconv.Itoa(tightest.quota-tightest.used))
+			h.Set("X-RateLimit-Reset", strconv.Itoa(int((tightest.end.Sub(now)+time.Second-1)/time.Second)))
+			return ok
+		}}
+	}
+	for phase := range 4 {
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(time.Duration(phase)*13100*time.Millisecond + 37*time.Millisecond)
+			l := byClock(&window{quota: 5, length: time.Second}, &window{quota: 60, length: time.Minute}, &window{quota: 500, length: 10 * time.Minute})
+			l.ask(t, 10*time.Minute, "http://origin.test/a", "http://origin.test/b", "http://origin.test/c")
+			t.Logf("phase %d: %d accepted, %d refused", phase, l.accepted, l.refused)
+			if l.accepted < 475 || l.refused > 2 {
+				t.Errorf("phase %d: %d accepted of 500, %d refused", phase, l.accepted, l.refused)
+			}
+		})
+	}
+}
+
+// A limit that is announced in turn with others, and then is gone, holds nothing back for good.
+func TestLimitToldInTurnThatIsLiftedIsForgotten(t *testing.T) {
+	sideBySide(t)
+	long := heedtest.Policy{Quota: 600, Window: time.Minute}
+	tally, _ := load{heedtest.Config{
+		Algorithm: heedtest.FixedWindowByClock, Dialect: heedtest.XRateLimit,
+		Policies: []heedtest.Policy{long, {Quota: 5, Window: time.Second}}, Latency: heedtest.RoundTrip(5 * time.Millisecond),
+	}, 1, 10, func(o *heedtest.Origin, _ *heed.Registry) {
+		time.Sleep(5 * time.Minute)
+		o.SetPolicies(long)
+	}}.play(t)
+	if tally.Accepted < 4000 || tally.Refused > 2 { // of 1500 and 3000
+		t.Errorf("%d accepted of 4500, %d refused", tally.Accepted, tally.Refused)
 	}
 }

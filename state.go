@@ -124,7 +124,7 @@ type partition struct {
 	learner  learner
 	suspect  *suspect // nil: no refusal told of a limit
 	shared   *sharing // nil: this process alone
-	teller   teller
+	inTurn   inTurn
 	watched  []watched // routes that may have limits of their own
 
 	queue      queue                     // of requests in no lane
