@@ -108,10 +108,6 @@ func (w *within) keepTo(l *learner, pace float64) {
 	w.trip, w.window = l.quickest, r.window
 	if w.holds = !l.blocked && !l.goesByAnswers() && r.climb == 0 && r.doubt == 0 && l.quickest < r.window; w.holds {
 		w.quota = max(r.cycle, int64(math.Ceil(pace*w.window.Seconds()-1e-6))) // at the very pace of the window no more than it lets through
-		if r.trial && !l.oneAtATime() {
-			// Beyond a window's worth one goes first, and then no more than were accepted there, and one.
-			w.quota = r.cycle + 1 + 2*max(l.accepted-r.cycle, 0)
-		}
 	}
 }
 

@@ -61,8 +61,7 @@ func (t *throughput) punished(usual float64) {
 	if t.tooFast > t.low {
 		t.low = max(t.low, t.at(max(kept, 0)))
 	} else {
-		held := float64(t.gathered) / float64(max(t.pressed, 1)) // a bucket may have, of all that it let through at that pace
-		t.low = t.tooFast * min(max(1-held, backOff), 0.95)
+		t.low = 0.95 * t.tooFast
 	}
 	if t.climb /= 4; t.climb < slowly {
 		t.climb = 0

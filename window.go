@@ -50,9 +50,11 @@ func (l *learner) measure(reopened, shut time.Time) {
 }
 
 // triesCheaply reports whether a trial costs few refusals: where hardly more than one request is on its way at a
-// time, and where all take about as long, for what goes beyond a window's worth then begins with one (within).
-// One that is late would hold that up.
-func (l *learner) triesCheaply() bool { return l.oneAtATime() || l.trip() <= 2*l.quickest }
+// time, and where all take about as long, so that they arrive as evenly as they go, and it was closed for more than
+// the second that every wait can be rounded up to.
+func (l *learner) triesCheaply() bool {
+	return l.oneAtATime() || l.trip() <= 2*l.quickest && l.closed() >= time.Second
+}
 
 // oneAtATime reports whether hardly more than one request is on its way at a time at the rate that is known.
 func (l *learner) oneAtATime() bool { return l.rate.low*l.crowd.trip() <= 0.25 }
