@@ -1,9 +1,6 @@
 package heed
 
-import (
-	"math"
-	"time"
-)
+import "time"
 
 // A learner finds the limit of a partition whose origin announces none and
 // only refuses: a rate, or a number of requests in flight.
@@ -311,133 +308,6 @@ func (l *learner) hinted(at time.Time, hint time.Duration) {
 	l.hint, l.open = hint, open
 }
 
-// learnReopened ends a block: the origin accepts again a request sent at start.
-func (p *partition) learnReopened(now, start time.Time) {
-	l := &p.learner
-	r := &l.rate
-	alone := l.crowd.testing && start.Sub(l.began) < p.patience() // later it may be for the time that has passed
-	sudden := l.timed && l.blocks == 0 && r.low == 0 && l.crowd.sudden(l.accepted)
-	l.blocked, l.crowd.testing = false, false
-	if r.burst == 0 {
-		r.burst = r.total + 1
-	}
-	switch {
-	case alone && l.chance.inFlight(l.also, l.meanwhile):
-		p.unlearn()
-	case alone:
-		p.learnInFlight(now)
-	case sudden: // it may be a rate: what is accepted from here on tells, and for how long it was shut
-		l.blocks, r.closed = 1, start.Sub(l.hit)
-		l.begin(start)
-		p.learnInFlight(now)
-	case l.learnRate(now, start):
-		l.goByAnswers(now)
-		p.setLearnedRate(now).limiter.AllowN(now, 1) // the one that has just been accepted
-		told := max(r.low, r.pace())                 // while it is searched for, what is tried
-		p.emit(Event{Kind: EventLearned, Time: now, Policy: learnedPolicy, Quota: max(int64(told), 1), Window: perUnit(told) * time.Duration(max(int64(told), 1)),
-			Unit: UnitRequests, Learned: true, Remaining: -1})
-	}
-}
-
-// learnRate takes in what the block that is over tells of the rate: the origin accepts again a
-// request sent at start. It reports false where no rate is known yet.
-func (l *learner) learnRate(now, start time.Time) bool {
-	r := &l.rate
-	l.blocks++
-	l.learnShort(start)
-	reopened, shut := start, l.refused // the last that is known of the block
-	if l.probes == 0 && l.named.After(shut) && !l.named.After(start) {
-		reopened, shut = l.named, l.named // it would have been accepted then
-	}
-	if l.besideChance() {
-		l.reopenedBeside(now, start, reopened)
-		return true
-	}
-	l.learnPenalty(reopened)
-	switch {
-	case r.penalty > 0:
-	case r.low > 0:
-		l.lower(shut)
-	case l.blocks < 2 && (l.accepted < enough && l.timed || l.timed503):
-		l.begin(reopened)
-		return false // once is no evidence
-	default:
-		l.measure(reopened, shut)
-	}
-	if len(r.zeros) > 1 && r.penalty == 0 {
-		l.remeasure(reopened)
-		l.measureTurns()
-	}
-	l.learnBunches()
-	l.riseAgain()
-	r.opened, l.seen = mark{start, r.total}, now
-	l.begin(reopened)
-	r.reopened(reopened.Sub(l.hit), float64(1+l.probes)+r.low*l.crowd.trip())
-	if l.besideChance() {
-		l.besideFirst()
-	}
-	return true
-}
-
-// learnPenalty finds out whether the block was a penalty, by how long it was and by what was
-// accepted before.
-func (l *learner) learnPenalty(reopened time.Time) {
-	r := &l.rate
-	if r.shut = l.windowClosed(l.wasOpen()); l.blocks > 1 { // once it may have been an outage
-		r.shut = min(r.shut, r.closed)
-	}
-	if l.blocks == 2 && reopened.Sub(l.hit) < r.penalty/2 { // the first one was an outage
-		r.penalty = 0
-	}
-	if r.penalty > 0 || r.outgrown(r.tooFast, l.hit, l.accepted-l.meanwhile, r.total-r.zeros[0].n) {
-		r.punish(min(reopened.Sub(l.hit), r.closed))
-	}
-}
-
-// lower takes the known rate to be no more than what was accepted until shut, where the block was
-// longer than a unit takes.
-func (l *learner) lower(shut time.Time) {
-	r := &l.rate
-	low := rateOf(l.accepted, shut.Sub(l.since))
-	if l.probes < 2 || low >= r.low {
-		return
-	}
-	if low < r.low/2 { // it may have been an outage, which is over
-		r.climb = max(r.climb, steep(l.accepted), 1)
-	}
-	r.low = max(low, r.low/8)
-}
-
-// learnBunches takes in what was accepted in the block of what was on its way when it began: where
-// much was it is a bucket, and its rate; where next to nothing was, units come many at a time.
-func (l *learner) learnBunches() {
-	r := &l.rate
-	if l.meanwhile >= few/2 {
-		r.low = min(r.low, rateOf(l.meanwhile+1, soonest(l.through, l.refused).Sub(l.hit)))
-	}
-	if l.shut() > 3*perUnit(r.low) { // one by one, some would have come meanwhile
-		r.bunches = true
-	}
-}
-
-// riseAgain has the pace rise again where it fell far in a few steps: part of the origin may have been
-// out of order, which is over. Else what rises steeply is soon refused again, which is one more in close
-// succession: that has to end.
-func (l *learner) riseAgain() {
-	r := &l.rate
-	if r.doubt == 0 && r.penalty == 0 && l.chance.blocks <= inARow && l.chance.fallen(r) {
-		r.climb = max(r.climb, steeply)
-		r.cycle, r.window = min(r.cycle, 2*few), 0
-	}
-}
-
-// wasOpen is for how long the limit was open before the latest block.
-func (l *learner) wasOpen() time.Duration { return l.hit.Sub(l.since) }
-
-// steep is how fast the pace rises after a measure of so many requests that may
-// be wrong by a lot: the fewer, the faster.
-func steep(n int64) float64 { return max(min(20/float64(n), 2), 0.4) }
-
 // unlearn forgets the limit that was learned: it is not true any more.
 func (p *partition) unlearn() {
 	l := &p.learner
@@ -450,53 +320,6 @@ func (p *partition) unlearn() {
 	l.hint, l.open, l.shrinks, l.short = 0, 0, false, tooShort{}
 	l.chance.rested()
 	l.strict, l.turns = nil, nil
-}
-
-// pauseFor is how long to wait after a refusal at a learned rate that names no time, which is one of so many in a
-// row: until the next unit, or where a burst of them may come at a time, a small part of it; twice as
-// long for every further one in a row, but not past the end of a window.
-func (l *learner) pauseFor(now time.Time, inARow int, most time.Duration) time.Duration {
-	r := &l.rate
-	wait := max(perUnit(r.pace()), perUnit(16*r.low/float64(r.cycle)))
-	if l.blocks > 1 { // once it may have been an outage
-		wait = max(wait, r.penalty)
-	}
-	wait = min(nanoseconds(math.Ldexp(float64(wait), max(inARow-1, 0))), most)
-	left := l.windowEnds().Sub(now)
-	switch {
-	case left <= 0: // if there is one
-		return wait
-	case r.doubt > 0 && r.cycle >= few && l.asMany(): // whether it is a window is in doubt, and how long
-		return min(l.roundTimeEnds(inARow).Sub(now), left)
-	}
-	return min(wait, left)
-}
-
-// windowEnds is when the window is over that began with the first of as many requests as fill one; zero:
-// none is known.
-func (l *learner) windowEnds() time.Time {
-	r := &l.rate
-	if r.window == 0 {
-		return time.Time{}
-	}
-	first, known := r.ago(r.cycle)
-	if !known {
-		first = r.opened.at
-	}
-	return first.Add(r.window + l.trip())
-}
-
-// roundTimeEnds is when the next round time is over that the window may be as long as, after so many refusals
-// in a row: a longer one than had passed since the reopening when the latest refused request went.
-func (l *learner) roundTimeEnds(inARow int) time.Time {
-	r := &l.rate
-	window := nextRoundTime(l.refused.Sub(r.opened.at)) // until it went, not until it was answered, none was over
-	window += window / time.Duration(r.cycle)           // what counts the window before, too, lets the first go a unit later
-	from := r.opened.at
-	if at, known := r.ago(l.accepted - min(int64(inARow), r.cycle/2)); known { // those refused may have been counted, too
-		from = at
-	}
-	return from.Add(window + l.trip())
 }
 
 // setLearnedRate has the learned slot let requests through at the pace: where refusals have

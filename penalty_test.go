@@ -153,22 +153,3 @@ func TestOutageTakenForAWindowIsSoonSeenToHaveBeenOne(t *testing.T) {
 		}
 	}
 }
-
-// A window of no round length looks like one of five seconds at first, for so long heed waits.
-func TestHiddenWindowsOfOddLengthAreFoundOut(t *testing.T) {
-	sideBySide(t)
-	for _, c := range []struct {
-		window  time.Duration
-		windows int
-		share   float64
-	}{{2 * time.Second, 60, 0.65}, {3 * time.Second, 60, 0.78}, {20 * time.Second, 24, 0.76}} {
-		const quota = 20
-		tally, _ := load{heedtest.Config{
-			Algorithm: heedtest.FixedWindow, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: quota, Window: c.window}}, Latency: heedtest.RoundTrip(5 * time.Millisecond),
-		}, 16, c.windows, nil}.play(t)
-		all := float64(c.windows * quota)
-		if t.Logf("%v: %.2f accepted, %d refused", c.window, float64(tally.Accepted)/all, tally.Refused); float64(tally.Accepted) < c.share*all || tally.Refused > 30 {
-			t.Errorf("%v: %d accepted of %v, %d refused", c.window, tally.Accepted, all, tally.Refused)
-		}
-	}
-}
