@@ -11,7 +11,7 @@ type verdict struct {
 	at       time.Time // not before this; the instant it was judged at: it may go
 	events   bool      // at alone does not free it: something has to happen first
 	asks     bool      // a shared ledger has to be asked, and nothing else holds it
-	again    time.Time // where events: judge it again by then, whatever has happened; zero: no need
+	again    time.Time // judge it again by then, whatever has happened; zero: no need
 	obstacle           // what holds it: the first of those events, else what puts it off to at
 	last     obstacle  // what puts it off to at
 }
@@ -26,6 +26,14 @@ type obstacle struct {
 // hold moves the verdict back to at.
 func (v *verdict) hold(at time.Time, cause Cause, policy string) {
 	v.holdBy(at, obstacle{cause: cause, policy: policy})
+}
+
+// pace has the verdict keep to a smoother's.
+func (v *verdict) pace(now time.Time, m *smoother, units int64) {
+	if at := m.free(now, units); at.After(now) {
+		v.hold(at, CauseSmoother, m.policy)
+		v.again = soonest(v.again, m.faster)
+	}
 }
 
 func (v *verdict) holdBy(at time.Time, by obstacle) {
@@ -102,9 +110,9 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 	}
 	if pl.n == 0 && v.goes(now) && (!a.opts.noWait || o.limits.Smoothing.always()) {
 		p.smooth(now, a.lane)
-		v.hold(p.smoother.free(now, a.units()), CauseSmoother, p.smoother.policy)
+		v.pace(now, &p.smoother, a.units())
 		if l := a.lane; l != nil {
-			v.hold(l.smoother.free(now, a.units()), CauseSmoother, l.smoother.policy)
+			v.pace(now, &l.smoother, a.units())
 		}
 	}
 	p.judgeShared(now, a, &v)
@@ -334,6 +342,7 @@ func (p *partition) smoothTo(now time.Time, m *smoother, l *lane, waiting *tally
 		if pace < least.pace {
 			least = tempo{pace: pace, policy: s.policy.Name}
 			least.interval, least.grown = s.micro(sm)
+			least.faster = s.faster(now)
 		}
 	}
 	m.set(now, least, sm.always())

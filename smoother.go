@@ -106,11 +106,19 @@ func (s *slot) pace(now time.Time, waiting int64, sm *Smoothing) float64 {
 	if sm.Off || p.Unit == UnitConcurrentRequests || p.isBucket() {
 		return math.Inf(1)
 	}
-	end := s.ledger.due(p)
-	if s.source == SourceConfigured || end.IsZero() || s.ledger.flows() {
+	end := s.plannedTo()
+	if end.IsZero() {
 		return s.paceAlong(now, waiting, sm)
 	}
 	return s.paceTo(now, end, waiting, sm)
+}
+
+// plannedTo is the reset until which what is left has to last, the zero Time where there is none to plan for.
+func (s *slot) plannedTo() time.Time {
+	if s.source == SourceConfigured || s.ledger.flows() {
+		return time.Time{}
+	}
+	return s.ledger.due(&s.terms)
 }
 
 // paceAlong is pace where there is no reset to plan for: the window slides along.
@@ -226,12 +234,26 @@ func (s *slot) micro(sm *Smoothing) (interval time.Duration, grown bool) {
 	return min(sm.Interval, max(w/10, shown)), shown > w/10
 }
 
+// faster is when the next unit of this process's own is back: then it may go at a higher pace, or as it comes.
+// The zero Time where that is not known, or what is left has to last until a reset all the same.
+func (s *slot) faster(now time.Time) time.Time {
+	if !s.plannedTo().IsZero() {
+		return time.Time{}
+	}
+	back, _ := s.ledger.own.back(now, 1, s.terms.Window)
+	if !back.After(now) {
+		return time.Time{}
+	}
+	return back
+}
+
 // A tempo is how fast requests may go for one policy.
 type tempo struct {
 	pace     float64       // units per second; +Inf: as fast as they come
 	interval time.Duration // a micro-interval …
 	grown    bool          // … which is longer for what answers have shown
 	policy   string
+	faster   time.Time // when there may be reason for a higher pace, though nothing happens; zero: none is known of
 }
 
 // A smoother spreads the requests of one partition as the policy that binds
@@ -240,12 +262,13 @@ type smoother struct {
 	limiter *rate.Limiter // nil: off
 	most    int           // units that could go in one bunch so far
 	policy  string        // whose pace it keeps
+	faster  time.Time     // when that may be a higher one, though nothing happens; zero: none is known of
 }
 
 // set makes the smoother keep to a tempo, in bunches of at most one micro-interval's
 // worth; strict: the first of them is none. What a bunch has grown by goes at once.
 func (m *smoother) set(now time.Time, to tempo, strict bool) {
-	m.policy = to.policy
+	m.policy, m.faster = to.policy, to.faster
 	if math.IsInf(to.pace, 1) {
 		m.limiter = nil
 		return

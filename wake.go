@@ -56,7 +56,7 @@ func (v *verdict) wakeAt() time.Time {
 	if v.events {
 		return v.again
 	}
-	return v.at
+	return soonest(v.at, v.again)
 }
 
 // next returns the waiter whose turn it is: the head of the queue, or, while
