@@ -21,7 +21,9 @@ goroutines and latencies, and knows the origin by heart. The worst run counts;
 means are in parentheses. "oracle" is what the oracle got accepted, over the
 quota. A row that was not met is called out of reach where the oracle breaks the
 same threshold once it, too, has to open by doubling on first contact, and to
-spread its requests over the window, as heed's specification wants it.
+spread its requests over the window, as heed's specification wants it; or where
+latencies are drawn and an oracle breaks it that learns only from each answer how
+long that request was on the way. Their shares are in the JSON and the CSV.
 
 heed, which is told nothing, plays every scenario. The others (a bare client,
 go-retryablehttp, and a rate.Limiter that is told the limit, with a burst of 1

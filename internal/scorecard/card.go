@@ -63,7 +63,7 @@ type Line struct {
 	Row, Cell, Client string
 	Runs              int
 	Failed            int      // runs that break a threshold
-	OutOfReach        int      // of those, runs in which an oracle breaks it, too, that keeps to SPEC D4 and D6
+	OutOfReach        int      // of those, runs in which an oracle breaks it, too: see Thresholds.OutOfReach
 	Why               []string // thresholds broken
 
 	PerMilleWorst, PerMilleMean float64 // refused per 1000 accepted; after the first event, where the row says so

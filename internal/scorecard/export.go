@@ -23,7 +23,7 @@ func WriteJSON(w io.Writer, lines []Line, results []Result) error {
 func WriteCSV(w io.Writer, results []Result) error {
 	c := csv.NewWriter(w)
 	c.Write([]string{"row", "variant", "condition", "client", "seed", "accepted", "refused", "after_first_event", "early", "early_standing",
-		"share", "of_quota", "oracle", "sparing", "reach", "reach_refused", "peak_in_window", "peak_in_flight", "wait_mean", "wait_p99", "wait_max",
+		"share", "of_quota", "oracle", "sparing", "reach", "reach_refused", "nonclairvoyant", "peak_in_window", "peak_in_flight", "wait_mean", "wait_p99", "wait_max",
 		"foreign_served", "jain", "problems"})
 	for _, r := range results {
 		record := []string{r.Row, r.Variant, r.Condition, r.Client}
@@ -33,7 +33,7 @@ func WriteCSV(w io.Writer, results []Result) error {
 		for _, v := range []float64{r.Share, r.OfQuota, r.Oracle, r.Sparing, r.Reach} {
 			record = append(record, fmt.Sprintf("%.4f", v))
 		}
-		record = append(record, fmt.Sprint(r.ReachRefused), fmt.Sprint(r.PeakInWindow), fmt.Sprint(r.PeakInFlight))
+		record = append(record, fmt.Sprint(r.ReachRefused), fmt.Sprintf("%.4f", r.Nonclairvoyant), fmt.Sprint(r.PeakInWindow), fmt.Sprint(r.PeakInFlight))
 		for _, v := range []float64{r.WaitMean.Seconds(), r.WaitP99.Seconds(), r.WaitMax.Seconds(), r.ForeignServed, r.Jain} {
 			record = append(record, fmt.Sprintf("%.4f", v))
 		}

@@ -34,6 +34,8 @@ type figures struct {
 	// reach is what an oracle gets that rules bind: its share, and how many of its
 	// requests are refused. nil: that says nothing of what is measured.
 	reach func() (share float64, refused int64)
+
+	nonclairvoyant func() (share float64) // of an oracle that knows no latency beforehand; nil as above
 }
 
 // result measures a run.
@@ -64,6 +66,9 @@ func (v view) result(c Client) Result {
 	if f.reach != nil && s.rules() != nil && len(s.Thresholds.Fails(r)) > 0 {
 		r.Reach, r.ReachRefused = f.reach()
 	}
+	if f.nonclairvoyant != nil && s.admitsNonclairvoyant() && len(s.Thresholds.Fails(r)) > 0 {
+		r.Nonclairvoyant = f.nonclairvoyant()
+	}
 	return r
 }
 
@@ -91,11 +96,17 @@ func (v view) oracle(from, to time.Duration) (arrivals []time.Duration) {
 // consult is oracle, for one that rules bind or not, and says how many of its
 // requests are refused.
 func (v view) consult(from, to time.Duration, bound bool) (arrivals []time.Duration, refused int64) {
-	for _, e := range v.scenario.consult(v.seed, v.began, from, to, bound) {
-		if e.refused {
+	return outcome(v.scenario.consult(v.seed, v.began, from, to, bound))
+}
+
+// outcome returns when the requests of a plan arrive that are accepted, and how
+// many are refused.
+func outcome(plan []start) (arrivals []time.Duration, refused int64) {
+	for _, s := range plan {
+		if s.refused {
 			refused++
 		} else {
-			arrivals = append(arrivals, e.arrival())
+			arrivals = append(arrivals, s.arrival())
 		}
 	}
 	return arrivals, refused
@@ -189,6 +200,10 @@ func overall(v view) figures {
 		reach: func() (float64, int64) {
 			arrivals, refused := v.consult(from, to, true)
 			return count(arrivals, from, to) / max(1, best), refused
+		},
+		nonclairvoyant: func() float64 {
+			arrivals, _ := outcome(s.hindsight(v.seed, from, to))
+			return count(arrivals, from, to) / max(1, best)
 		},
 	}
 }

@@ -27,11 +27,11 @@ func TestOracleKeepsItsWord(t *testing.T) {
 				s.Row, s.Condition = row.Name, conditions[j]
 				name := fmt.Sprintf("%s/%s/%v", s.Row, s.Variant, s.Condition)
 				t.Run(name, func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) { replay(t, s, manner((i+j)%3), false, uint64(i+j)) })
+					synctest.Test(t, func(t *testing.T) { replay(t, s, s.planned(manner((i+j)%3), false), false, uint64(i+j)) })
 				})
 				if s.rules() != nil && s.Measure == nil && s.Bodies == nil && !testing.Short() {
 					t.Run(name+"/bound", func(t *testing.T) {
-						synctest.Test(t, func(t *testing.T) { replay(t, s, manner((i+j)%2), true, uint64(i+j)) })
+						synctest.Test(t, func(t *testing.T) { replay(t, s, s.planned(manner((i+j)%2), true), true, uint64(i+j)) })
 					})
 				}
 			}
@@ -39,14 +39,20 @@ func TestOracleKeepsItsWord(t *testing.T) {
 	}
 }
 
-func replay(t *testing.T, s Scenario, how manner, bound bool, seed uint64) {
+// planned returns how to plan in one manner.
+func (s Scenario) planned(how manner, bound bool) func(uint64, time.Time) []start {
+	return func(seed uint64, began time.Time) []start { return s.plan(how, bound, seed, began) }
+}
+
+// replay sends a plan to the scenario's origin and holds it to what it says.
+func replay(t *testing.T, s Scenario, plan func(seed uint64, began time.Time) []start, bound bool, seed uint64) {
 	time.Sleep(s.offset(seed))
 	config := s.config(seed)
 	var next start
 	config.Latency = func(int64) (up, down time.Duration) { return next.up, next.down }
 	origin := heedtest.NewOrigin(config)
 	began := origin.Began()
-	schedule := s.plan(how, bound, seed, began)
+	schedule := plan(seed, began)
 	var all sync.WaitGroup
 	all.Go(func() {
 		for _, at := range s.foreign(seed) {

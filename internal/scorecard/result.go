@@ -26,6 +26,8 @@ type Result struct {
 	Reach        float64 // the share of an oracle that keeps to SPEC D4 and D6, too; 0: not asked, which is only where a threshold is broken
 	ReachRefused int64   // how many of its requests are refused: D6 sends them before anything is announced
 
+	Nonclairvoyant float64 // the share of an oracle that does not know how long its requests will be on the way, and keeps to what may be refused; 0: not asked, as Reach
+
 	PeakInWindow int64
 	PeakInFlight int64
 

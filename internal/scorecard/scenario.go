@@ -62,6 +62,12 @@ type Trip time.Duration
 // HeavyTail is the round trip that is drawn.
 const HeavyTail Trip = 0
 
+const (
+	tailMedian = 30 * time.Millisecond
+	tailSigma  = 1.7
+	tailCut    = 5 * time.Second
+)
+
 func (t Trip) String() string {
 	if t == HeavyTail {
 		return "tail"
@@ -71,7 +77,7 @@ func (t Trip) String() string {
 
 func (t Trip) latency(seed uint64) heedtest.Latency {
 	if t == HeavyTail {
-		return heedtest.HeavyTail(30*time.Millisecond, 1.7, 5*time.Second, seed)
+		return heedtest.HeavyTail(tailMedian, tailSigma, tailCut, seed)
 	}
 	return heedtest.RoundTrip(time.Duration(t))
 }
