@@ -92,7 +92,8 @@ func (t *throughput) accepted(start time.Time, pressed bool) {
 	case len(t.zeros) == 0:
 	case k < mostMarks:
 		t.marks = append(t.marks, mark{start, t.total})
-	case t.total-t.marks[(t.next+k-1)%k].n >= t.burst/4:
+	case t.total-t.marks[(t.next+k-1)%k].n >= t.burst/4,
+		t.total == t.opened.n+1: // after the first that was accepted again there are none for a round trip
 		t.marks[t.next] = mark{start, t.total}
 		t.next = (t.next + 1) % k
 	}

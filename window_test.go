@@ -168,3 +168,16 @@ func TestHiddenWindowsOfOddLengthAreFoundOut(t *testing.T) {
 		}
 	}
 }
+
+// Right after a wait hardly anything is sent, and then far more. What a sliding window lets through is counted
+// to the unit all the same, so that none of it is left over until more is tried.
+func TestSlidingWindowIsCountedToTheUnitAfterAWait(t *testing.T) {
+	tally, _ := load{heedtest.Config{
+		Algorithm: heedtest.SlidingWindow, Policies: []heedtest.Policy{{Quota: 100, Window: 10 * time.Second}}, Dialect: heedtest.RetryAfterOnly,
+		RetryAfter: heedtest.RetryAfter{Mode: heedtest.RetryAfterConstant, Value: 5 * time.Second}, Latency: heedtest.RoundTrip(500 * time.Millisecond),
+	}, 64, 20, nil}.play(t)
+	t.Logf("%d accepted, %d refused", tally.Accepted, tally.Refused)
+	if tally.Refused > 45 || tally.Accepted < 1805 {
+		t.Errorf("%d accepted of 2000, %d refused", tally.Accepted, tally.Refused)
+	}
+}
