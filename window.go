@@ -137,6 +137,8 @@ func (l *learner) remeasure(reopened time.Time) {
 		r.low = min(max(r.low, rateOf(least, r.window)), rateOf(most, r.window))
 	case low < r.low, low < r.tooFast:
 		r.low = low
+	default: // hardly less was refused, however little came since the refusal before: some of that was a wait
+		r.low = max(r.low, 0.95*r.tooFast)
 	}
 	r.climb, r.doubt, r.kept = 0, 0, keptUp{}
 	r.shorter = !l.timed && shortest < r.window*3/4 && l.oneAtATime() // it was heed that chose when to ask again

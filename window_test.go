@@ -181,3 +181,19 @@ func TestSlidingWindowIsCountedToTheUnitAfterAWait(t *testing.T) {
 		t.Errorf("%d accepted of 2000, %d refused", tally.Accepted, tally.Refused)
 	}
 }
+
+// Where two windows had met at first, a pace hardly below the one that those tell is refused. What came since the
+// refusal before says little then, for some of that time was a long wait.
+func TestPaceOfAWindowDoesNotFallByAWaitBeforeIt(t *testing.T) {
+	sideBySide(t)
+	for _, turns := range []time.Duration{1000, 1250} {
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.FixedWindowByClock, Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}, Dialect: heedtest.RetryAfterOnly,
+			RetryAfter: heedtest.RetryAfter{Mode: heedtest.RetryAfterShort}, Latency: heedtest.RoundTrip(500 * time.Millisecond), Phase: turns * time.Millisecond,
+		}, 16, 20, nil}.play(t)
+		t.Logf("turns after %d ms: %d accepted, %d refused", turns, tally.Accepted, tally.Refused)
+		if tally.Refused > 30 || tally.Accepted < 800 {
+			t.Errorf("turns after %d ms: %d accepted of 1000, %d refused", turns, tally.Accepted, tally.Refused)
+		}
+	}
+}
