@@ -17,6 +17,7 @@ type crowd struct {
 	often   int64   // … and how many requests that were the last of so many were accepted
 	pressed int64   // accepted with so many while others were waiting
 	patient int64   // accepted requests before one more is tried; 0: none has failed yet
+	streak  streak  // since the latest refusal that was put down to it
 	usual   float64 // logarithm of the seconds that accepted requests take, for the most part; 0: not known
 }
 
@@ -73,8 +74,30 @@ func (c *crowd) more(inFlight int64) bool {
 	if c.pressed < patience {
 		return false
 	}
-	c.pressed = 0
+	c.pressed, c.streak.tried = 0, true
 	return true
+}
+
+// A streak is what is let through from one refusal to the next. A window lets through as many each time; a limit in
+// flight does so only where each refusal is brought about by one more that is tried, after as many.
+type streak struct {
+	from   time.Time // when the first of them was sent
+	n      int64
+	before int64 // in the one before
+	tried  bool  // more was, meanwhile
+}
+
+func (k *streak) accepted(start time.Time) {
+	if k.n++; k.n == 1 {
+		k.from = start
+	}
+}
+
+// again reports whether as many were let through as the time before, though nothing more was tried. Others may have
+// used a few of them, so it need not be exactly as many.
+func (k *streak) again() bool {
+	off := k.before/few + 1
+	return !k.tried && k.n >= few && k.before-off <= k.n && k.n <= k.before+off
 }
 
 // fewer says that even so many were too many: at once, or once by chance. Where the refusal asked for a
@@ -97,7 +120,7 @@ func (p *partition) inFlightLearned() *slot {
 // learnInFlight caps requests in flight.
 func (p *partition) learnInFlight(now time.Time) {
 	c := &p.learner.crowd
-	c.guess, c.pressed, c.stood = max(c.tooMany/2, 1), 0, false
+	c.guess, c.pressed, c.stood, c.streak = max(c.tooMany/2, 1), 0, false, streak{}
 	s := newSlot(Policy{Name: learnedPolicy, Quota: c.guess, Unit: UnitConcurrentRequests}, SourceLearned)
 	p.slots = append(p.slots, s)
 	p.charge(now, s)

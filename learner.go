@@ -90,6 +90,7 @@ func (p *partition) count(now time.Time, pm *Permit, pressed bool) {
 	l := &p.learner
 	l.accepted++
 	l.crowd.accepted(now.Sub(pm.start), int64(pm.level))
+	l.crowd.streak.accepted(pm.start)
 	if rate, limit := l.chance.well(pm.start, &l.rate); limit {
 		l.rate.low, l.rate.cost = rate, attemptCost
 	}
@@ -255,11 +256,18 @@ func (l *learner) refusedAgain(pm *Permit, fresh bool, hint time.Duration, whole
 
 // tooManyInFlight reports whether a refusal is put down to the learned limit in flight, which allows fewer then.
 func (p *partition) tooManyInFlight(s *slot, pm *Permit, fresh bool, hint time.Duration) bool {
-	switch {
+	l := &p.learner
+	switch k := &l.crowd.streak; {
 	case !fresh, int64(pm.level) > s.policy.Quota: // sent before it was learned
 		return true
-	case p.learner.asOften(int64(p.unanswered)): // whatever was in flight
+	case l.asOften(int64(p.unanswered)): // whatever was in flight
 		return false
+	case hint > 0 && k.again(): // others had a part of what was let through the first time
+		l.since, l.accepted = k.from, k.n
+		l.rate.burst = max(l.rate.burst, k.n)
+		return false
+	default:
+		*k = streak{before: k.n}
 	}
 	return p.fewerInFlight(s, int64(max(pm.level, p.unanswered+1)), hint)
 }
