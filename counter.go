@@ -221,7 +221,7 @@ func (l *ledger) weigh(now, start time.Time, c *charge, p *Policy, s *statement,
 	if l.orderly(c) {
 		least, most = float64(r+c.sent), float64(r+c.sent)
 	}
-	up, down := s.fills(p)
+	up, down := l.filling(p, s)
 	k.stay(now, start, s, least, most, l.othersSeen)
 	k.fills = k.fills && (up || down)
 	for range 2 {

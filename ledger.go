@@ -328,6 +328,9 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 		l.learnOrder(now, start, c, p, s.remaining)
 	}
 	if l.stale(start, c, s) {
+		if s.reset > 0 { // a bucket's fits whenever it was said
+			l.learnFill(now, p, &s)
+		}
 		// It may be the last word so far, for its request may have arrived after those that went later.
 		if s.remaining == 0 && s.reset >= 0 && (!l.stated || l.room(now, p) <= c.n) {
 			l.close(now, s.reset, atMost)

@@ -17,6 +17,8 @@ type refilling struct {
 	fitsDown   bool      // … or down …
 	lowest     int64     // … and the least and …
 	highest    int64     // … the most they said is left
+	ifUp       bounds    // how many seconds a window can last that was only inferred, if resets are rounded up …
+	ifDown     bounds    // … or down
 	fillsUp    bool      // resets are when a bucket is full
 	part       float64   // of a unit that is left beside those in left
 	regained   float64   // units a second that came back lately; 0: not measured
@@ -57,13 +59,14 @@ func (s *statement) fills(p *Policy) (up, down bool) {
 // window's resets fit that only where they cross it, and not all rounded alike. Where others keep
 // a bucket near empty they hardly move, but those of a window would not fit for as long as one.
 func (l *ledger) learnFill(now time.Time, p *Policy, s *statement) {
-	up, down := s.fills(p)
+	if s.remaining <= 0 || s.reset < 0 { // says nothing of it
+		return
+	}
+	up, down := l.full(p, s)
 	if l.streak > 0 {
 		up, down = up && l.fitsUp, down && l.fitsDown
 	}
 	switch {
-	case s.remaining <= 0 || s.reset < 0 || l.inferred > 0: // says nothing of it
-		return
 	case !up && !down:
 		if l.streak >= convinced && l.fillsUp && l.gains < convinced && !l.twoCounts() { // that they fitted was chance
 			l.shape, l.fillsUp = shapeUnknown, false
@@ -75,12 +78,64 @@ func (l *ledger) learnFill(now time.Time, p *Policy, s *statement) {
 	}
 	l.streak, l.fitsUp, l.fitsDown = l.streak+1, up, down
 	l.lowest, l.highest = min(l.lowest, s.remaining), max(l.highest, s.remaining)
-	moved := time.Duration(float64(p.Window) * float64(l.highest-l.lowest) / float64(p.Quota))
-	far := moved >= p.Window/4 && moved > 2*s.resolution+s.resolution/4 // more than rounding can hide
-	long := l.shape == shapeRefill && now.Sub(l.fitsFrom) > p.Window
-	if l.streak >= convinced && (far || long) {
-		l.shape, l.fillsUp = shapeRefill, true
+	least, most, enough := p.Window, p.Window, convinced
+	if l.inferred > 0 { // of a length that is not known more of them fit by chance
+		least, most = l.lasts()
+		enough *= 2
 	}
+	moved := time.Duration(float64(least) * float64(l.highest-l.lowest) / float64(p.Quota))
+	hidden := 2*s.resolution + s.resolution/4 // by rounding, at most
+	far := moved >= least/4 && moved > hidden
+	long := l.shape == shapeRefill && now.Sub(l.fitsFrom) > most && (l.inferred == 0 || least > hidden)
+	if l.streak >= enough && (far || long) && most >= p.Window-l.inferred { // a bucket that is full sooner names no longer reset
+		l.shape, l.fillsUp = shapeRefill, true
+		if l.inferred > 0 {
+			p.Window = roundest(least, most, time.Second)
+			l.inferred = max(p.Window-least, 1)
+		}
+	}
+}
+
+// full is fills, save that a window that was only inferred may be of any length that all answers of the streak fit: what
+// is missing of a bucket and when it would be full tell how long it takes to fill.
+func (l *ledger) full(p *Policy, s *statement) (up, down bool) {
+	if l.inferred == 0 {
+		return s.fills(p)
+	}
+	if l.streak == 0 {
+		l.ifUp, l.ifDown = bounds{0, math.Inf(1)}, bounds{0, math.Inf(1)}
+	}
+	missing := max(float64(p.Quota-s.remaining), 1) // or up to a unit less
+	fit := func(b *bounds, latest time.Duration) bool {
+		least, most := (latest-s.resolution).Seconds()*float64(p.Quota)/missing, math.Inf(1)
+		if missing > 1 {
+			most = latest.Seconds() * float64(p.Quota) / (missing - 1)
+		}
+		b.narrow(least, most)
+		return b.least <= b.most
+	}
+	up, down = fit(&l.ifUp, s.reset), fit(&l.ifDown, s.reset+s.grain)
+	return up, down
+}
+
+// filling is fills, save that where the window was only inferred the answer fits those before it, of which it is the latest.
+func (l *ledger) filling(p *Policy, s *statement) (up, down bool) {
+	if l.inferred == 0 {
+		return s.fills(p)
+	}
+	return l.streak > 0 && l.fitsUp, l.streak > 0 && l.fitsDown
+}
+
+// lasts is between which lengths a window that was only inferred lies if it is a bucket's.
+func (l *ledger) lasts() (least, most time.Duration) {
+	b := bounds{math.Inf(1), 0}
+	if l.fitsUp {
+		b = l.ifUp
+	}
+	if l.fitsDown {
+		b = bounds{min(b.least, l.ifDown.least), max(b.most, l.ifDown.most)}
+	}
+	return nanoseconds(b.least * 1e9), nanoseconds(b.most * 1e9)
 }
 
 // learnRefill notices that more is left than can have been left of what was
@@ -128,13 +183,13 @@ func (l *ledger) taken(p *Policy) bool {
 
 // measureRefill follows how fast units come back: what is left more than it
 // was, and what was used meanwhile, over a tenth of a window. Of a bucket that may have been
-// full meanwhile that says nothing. Where the window was only inferred, and how soon units come back
-// is not known otherwise, what is told in whole units has to be some, and one less counts.
+// full meanwhile that says nothing. Where the window was only inferred, and resets do not tell
+// how soon units come back, what is told in whole units has to be some, and one less counts.
 func (l *ledger) measureRefill(now time.Time, c *charge, p *Policy, r int64) {
 	l.brimmed = l.brimmed || r+c.n >= p.Quota // none was missing when the request came
 	d, used := now.Sub(l.markedAt), l.answered-l.markedUse
 	came, enough := r-l.markedLeft+used, int64(1)
-	if l.inferred > 0 {
+	if l.inferred > 0 && !l.fillsUp {
 		came, enough = came-1, fewBack
 	}
 	switch {

@@ -143,7 +143,8 @@ func (s *slot) paceAlong(now time.Time, waiting int64, sm *Smoothing) float64 {
 func (s *slot) paceTo(now, end time.Time, waiting int64, sm *Smoothing) float64 {
 	p, left := &s.terms, float64(s.remaining(now))
 	ahead := end.Sub(now)
-	if l := &s.ledger; l.shape == shapeUnknown && l.streak > 0 && l.most+l.own.used(now, p.Window) < p.Quota {
+	// What is announced of a window of unknown length can always be a bucket's.
+	if l := &s.ledger; l.shape == shapeUnknown && l.streak > 0 && l.inferred == 0 && l.most+l.own.used(now, p.Window) < p.Quota {
 		ahead = max(ahead, p.Window) // others use it, and it may be a bucket, and the reset when that is full
 	}
 	if ahead <= 0 || left <= 0 || left >= unlimited {
