@@ -131,7 +131,7 @@ func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Tim
 		return l.lastUnit(now, p), true
 	case closed:
 		return l.windowsOn(l.closed, n, room, p), true // even where less would do
-	case l.partial && l.stated && !l.flows() && l.left >= n && until.Sub(l.said) > p.Window*9/10: // more may come back long before that
+	case l.partial && l.stated && !l.flows() && l.left >= n && (until.IsZero() && p.Window > 0 || until.Sub(l.said) > p.Window*9/10): // more may come back long before a window is over
 		return latest(now, l.said.Add(p.Window/10)), alone
 	case l.shape != shapeSliding && !l.stated && l.piecemeal && room > 0 && room == l.holds(p): // more than was ever there: see what the origin says
 		return now, true

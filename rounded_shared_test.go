@@ -1,0 +1,57 @@
+package heed_test
+
+import (
+	"net/http"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heedhttp/heed"
+)
+
+// Whoever comes to a window in its last second, when others have used up nearly all of it, is told a reset of 0 where that
+// is rounded down, and so of none. It does not wait for a whole window to see what is left: it would be as late for the next.
+func TestWhoComesLateToAWindowDoesNotComeAsLateToTheNext(t *testing.T) {
+	const windows, quota, length = 20, 50, 5 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now().Add(-700 * time.Millisecond)
+		var mu sync.Mutex
+		mine, all, window := 0, 0, time.Duration(0)
+		tr := quiet(t, baseFunc(func(_ *http.Request) (*http.Response, error) {
+			time.Sleep(2 * time.Millisecond)
+			defer time.Sleep(2 * time.Millisecond)
+			mu.Lock()
+			defer mu.Unlock()
+			since := time.Since(began)
+			if since/length != window {
+				mine, window = 0, since/length
+			}
+			mine, all = mine+1, all+1
+			since %= length
+			left := max(quota-mine-int(since.Seconds()*40), 1) // others leave one
+			return answer(http.StatusOK, "RateLimit-Policy", "50;w=5", "RateLimit-Limit", "50",
+				"RateLimit-Remaining", strconv.Itoa(left), "RateLimit-Reset", strconv.Itoa(int((length - since).Seconds()))), nil
+		}), heed.Limits{})
+		end := time.Now().Add(windows * length)
+		time.AfterFunc(time.Until(end), func() { tr.Registry.Close() })
+		var wg sync.WaitGroup
+		for range 16 {
+			wg.Go(func() {
+				for {
+					resp, err := tr.Client().Get("https://origin.test/")
+					if err != nil {
+						return // the registry was closed
+					}
+					resp.Body.Close()
+				}
+			})
+		}
+		wg.Wait()
+		t.Logf("%d accepted", all)
+		if all < windows*3 {
+			t.Errorf("%d accepted in %d windows", all, windows)
+		}
+	})
+}
