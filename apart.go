@@ -18,21 +18,36 @@ func (l *ledger) learnApart(now, start time.Time, p *Policy, s *statement) {
 	a := &l.apart
 	// What comes back to others looks like what comes back steadily, and resets tell the two apart.
 	bucket := l.shape == shapeRefill && (l.fillsUp || l.twoCounts() || !l.othersSeen)
-	if a.proven() || l.shape == shapeReset || bucket || l.inferred > 0 || p.Window <= 3*s.resolution || p.Unit == UnitContentBytes {
+	least := l.noShorter(p)
+	off := s.resolution
+	if s.clock { // by the origin's own clock, what it is rounded to is all that can hide
+		off = s.grain
+	}
+	if a.proven() || l.shape == shapeReset || bucket || least <= 3*off || p.Unit == UnitContentBytes {
 		return
+	}
+	if s.soon { // here it tells something
+		near := *s
+		near.reset, s = 0, &near
 	}
 	if up, down := s.fills(p); up || down || s.remaining <= 0 || s.reset < 0 {
 		return
 	}
-	earliest, named := start.Add(s.reset-s.resolution), now.Add(s.reset)
+	if full := least * time.Duration(p.Quota-s.remaining) / time.Duration(max(p.Quota, 1)); l.inferred > 0 && s.reset+off >= full {
+		return // it may be when a bucket is full that gains as fast as it can
+	}
+	earliest, named := start.Add(s.reset-off), now.Add(s.reset)
+	if s.clock {
+		earliest, named = s.instant.Add(-off), s.instant
+	}
 	switch {
 	case a.window != p.Window:
 		*a = resetsApart{window: p.Window, earliest: earliest, named: named}
-	case !named.Before(a.earliest.Add(p.Window - s.resolution)): // the end of the next window, it may be
+	case !named.Before(a.earliest.Add(least - off)): // the end of the next window, it may be
 		a.earliest, a.named = earliest, named
 	case !earliest.After(a.named): // the same
 		a.earliest, a.named = latest(a.earliest, earliest), soonest(a.named, named)
-	case p.Window-s.reset > s.resolution: // else it may be the newest unit's: see learnNewest
+	case least-s.reset > off: // else it may be the newest unit's: see learnNewest
 		if a.count++; a.proven() && l.shape != shapeSliding {
 			l.shape, l.slides = shapeSliding, now
 		}

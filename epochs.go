@@ -14,6 +14,7 @@ type resets struct {
 	turns    time.Duration // … resets before
 	byUse    bool          // a window begins with the first request in it
 	inferred time.Duration // by how much the window may be too long, where it is one inferred from resets; 0: it was stated …
+	shortest time.Duration // … and it is no shorter than that, as an instant named early on shows since …
 	bounded  bool          // … and two of its ends, as instants, were so far apart
 	opened   time.Time     // when the first answer of this epoch came, whatever it said …
 	begun    time.Time     // … and the first that said what remains
@@ -124,9 +125,10 @@ func (l *ledger) hearWhen(now, start time.Time, c *charge, p *Policy, s *stateme
 		// For as long after one above 0 as they are rounded by, it is one that is rounded down.
 		last := now.Sub(l.above) <= s.resolution+l.usual
 		if l.zeros++; s.remaining > 0 || l.zeros >= convinced && !last {
-			s.reset = -1 // a constant, or cut off: it tells nothing
+			s.reset = -1 // a constant, or cut off: it tells nothing of when a window ends
+			s.soon = l.down > 0 && !l.above.IsZero()
 			if s.clock { // save that there is no leap to the next, if that is near
-				l.named = latest(l.named, s.instant)
+				l.named = latest(l.named, s.instant.Add(s.grain))
 			}
 		}
 	} else if s.reset > 0 {

@@ -291,10 +291,12 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 // of the origin's clock, which showed date: the limit then has how long it is until this clock
 // shows it, and by how much that may be off.
 func (o *origin) readClock(now time.Time, lim *ServiceLimit, date time.Time) (instant time.Time) {
-	if !lim.Clock || lim.Reset <= 0 || date.IsZero() {
+	if !lim.Clock || lim.Reset < 0 || date.IsZero() {
 		return now.Add(lim.Reset)
 	}
-	instant = date.Add(lim.Reset)
+	if instant = date.Add(lim.Reset); lim.Reset == 0 {
+		return instant
+	}
 	reset, by := o.clock.until(now, instant)
 	lim.Reset, lim.Resolution = reset, lim.Resolution+by
 	return instant
@@ -306,6 +308,9 @@ func (p *partition) hearReset(now, instant time.Time, s *slot, lim *ServiceLimit
 		s.inference.firstThen, s.inference.usedThen = p.learner.since, s.accepted()-s.policy.Quota
 	}
 	s.inferFrom(now, instant, lim, grain)
+	if lim.Clock {
+		s.sharpen(&p.origin.clock, grain)
+	}
 	s.inference.resetSaid = now.Add(min(lim.Reset, p.origin.limits.MaxRetryAfter))
 }
 

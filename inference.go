@@ -12,6 +12,8 @@ type inference struct {
 	loose     bool      // the window is the service's documentation's word, not that of its answers …
 	shown     bool      // … which show how long it is
 	end       time.Time // as announced last, of the origin's clock: only where that is an instant
+	farthest  time.Time // so the reset that the window was inferred from …
+	farFrom   time.Time // … and when it was named
 }
 
 // went notes that a request goes.
@@ -37,8 +39,12 @@ func (s *slot) inferFrom(now, instant time.Time, lim *ServiceLimit, grain time.D
 	}
 	if (s.policy.Window == 0 || i.loose) && lim.Reset > 0 && (lim.Remaining != 0 || s.habit.onRefusals) { // 0 says nothing of how long
 		window, slack := windowTo(lim, grain)
+		least := s.terms.Window - s.ledger.inferred
 		if i.slip = s.terms.Window > 0 && window > 2*s.terms.Window && !i.slip; !i.slip {
 			s.infer(window, slack)
+		}
+		if lim.Clock && s.terms.Window-s.ledger.inferred > least {
+			i.farthest, i.farFrom = instant, now
 		}
 		since := accepted - i.usedThen
 		if all := since == s.policy.Quota; s.habit.onRefusals && all && i.firstThen.After(i.resetSaid) {
@@ -98,6 +104,20 @@ func (s *slot) infer(reset, grain time.Duration) {
 	l.bounded = false
 	window := roundest(least+1, reset, time.Second)
 	s.terms.Window, l.inferred = window, max(window-max(least, time.Second), 1)
+}
+
+// sharpen takes in that a window that was inferred from an instant of the origin's clock is no shorter than that
+// shows now: the clock is known the better, the more answers tell of it.
+func (s *slot) sharpen(clock *serverClock, grain time.Duration) {
+	if i := &s.inference; !i.farthest.IsZero() {
+		reset, by := clock.until(i.farFrom, i.farthest)
+		s.ledger.shortest = max(s.ledger.shortest, reset-by-grain)
+	}
+}
+
+// noShorter is how long a window is at least.
+func (l *ledger) noShorter(p *Policy) time.Duration {
+	return min(max(p.Window-l.inferred, l.shortest), p.Window)
 }
 
 // windowTo returns how long the window is taken to be at whose end a reset is

@@ -73,6 +73,7 @@ type statement struct {
 	after      time.Duration // what Retry-After says; 0: nothing
 	clock      bool          // the reset was named as an instant …
 	instant    time.Time     // … of the origin's clock
+	soon       bool          // it was named as 0 while some are left, as a near one is where they are rounded down
 	refused    bool
 }
 

@@ -9,7 +9,38 @@ import (
 	"time"
 
 	"github.com/heedhttp/heed"
+	"github.com/heedhttp/heed/heedtest"
 )
+
+// sharedEvenly has four processes ask an origin for all they can get, and returns Jain's index of what they got, in the
+// mean of some runs.
+func sharedEvenly(t *testing.T, runs int, c heedtest.Config) (jain float64) {
+	t.Helper()
+	for run := range runs {
+		c := c
+		c.Phase = time.Duration(run) * c.Policies[0].Window / time.Duration(runs)
+		c.ClockSkew = time.Duration(run) * 137 * time.Millisecond
+		_, index := fourProcesses(t, c, 20)
+		jain += index / float64(runs)
+	}
+	t.Logf("%s, %s: Jain's index %.3f", c.Dialect, c.Algorithm, jain)
+	return jain
+}
+
+// A reset of a sliding window that is rounded down is mostly named as 0 where others use all of it. That it is near,
+// time and again, tells that units come back one by one, whether or not it is known how long the window is.
+func TestProcessesShareASlidingWindowWhoseResetsAreRoundedDown(t *testing.T) {
+	sideBySide(t)
+	for dialect, least := range map[heedtest.Dialect]float64{heedtest.IETF06: 0.98, heedtest.XRateLimit: 0.96, heedtest.XRateLimitEpoch: 0.9} {
+		jain := sharedEvenly(t, 8, heedtest.Config{
+			Algorithm: heedtest.SlidingWindow, Dialect: dialect, Rounding: heedtest.RoundDown,
+			Policies: []heedtest.Policy{{Quota: 100, Window: 10 * time.Second}}, Latency: heedtest.RoundTrip(50 * time.Millisecond),
+		})
+		if jain < least {
+			t.Errorf("%s: Jain's index %.3f, want %.2f at least", dialect, jain, least)
+		}
+	}
+}
 
 // Whoever comes to a window in its last second, when others have used up nearly all of it, is told a reset of 0 where that
 // is rounded down, and so of none. It does not wait for a whole window to see what is left: it would be as late for the next.
