@@ -92,6 +92,7 @@ func (l *ledger) learnCounter(now, start time.Time, c *charge, p *Policy, s *sta
 	}
 	l.hearCut(now, start, s, r)
 	if r > 0 && !s.refused && s.tells(w) {
+		l.stretchWindow(p, s)
 		if !l.hearTurn(now, start, c, s) {
 			return
 		}
@@ -130,6 +131,19 @@ func (l *ledger) measureWindow(p *Policy, s *statement) {
 	}
 	p.Window = roundest(least, most, time.Second)
 	l.inferred, k.window = max(p.Window-least, 1), p.Window
+}
+
+// stretchWindow takes a window that was inferred to be longer where two ends of it, as instants of the origin's
+// clock, are further apart than that: they are one window apart where two cannot be as short.
+func (l *ledger) stretchWindow(p *Policy, s *statement) {
+	k := &l.counter
+	if l.inferred <= 1 || !s.clock || k.instant.IsZero() || !k.stays && !k.known {
+		return
+	}
+	least := l.noShorter(p)
+	if apart := s.instant.Sub(k.instant); p.Window < apart && apart < 2*least {
+		p.Window, l.inferred, k.window = apart, max(min(apart-least, s.grain), 1), apart
+	}
 }
 
 // tells reports whether it is certain of which window of a length an answer names the end. Instants are

@@ -42,6 +42,18 @@ func TestProcessesShareASlidingWindowWhoseResetsAreRoundedDown(t *testing.T) {
 	}
 }
 
+// Two counts whose window was taken for shorter than it is, for the instants named are rounded down, show how long it
+// is by how far these are apart.
+func TestProcessesShareTwoCountsWhoseWindowSeemedShorter(t *testing.T) {
+	sideBySide(t)
+	if jain := sharedEvenly(t, 16, heedtest.Config{
+		Algorithm: heedtest.SlidingCounter, Dialect: heedtest.XRateLimitEpoch, Rounding: heedtest.RoundDown,
+		Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}, Latency: heedtest.RoundTrip(50 * time.Millisecond),
+	}); jain < 0.9 {
+		t.Errorf("Jain's index %.3f", jain)
+	}
+}
+
 // Whoever comes to a window in its last second, when others have used up nearly all of it, is told a reset of 0 where that
 // is rounded down, and so of none. It does not wait for a whole window to see what is left: it would be as late for the next.
 func TestWhoComesLateToAWindowDoesNotComeAsLateToTheNext(t *testing.T) {
