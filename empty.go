@@ -18,7 +18,7 @@ type drought struct {
 	most     int64         // … and the most that was after one as long
 	halved   int           // the present wait was halved so often, for little was back after the latest …
 	spared   int           // … and this much less often than it may be, for that was too often once
-	longer   bool          // the latest wait was made longer, for more to come back …
+	longer   time.Duration // so many tenths of a window longer the latest wait was made, for more to come back …
 	vain     int           // … in vain, so many times: no more than one unit was back
 }
 
@@ -54,8 +54,8 @@ func (l *ledger) hearNothingLeft(now, start time.Time, p *Policy, s *statement, 
 	switch {
 	case wait == 0 && l.twoCounts() && !s.refused: // it stops nothing, and how much comes back is known
 		return false
-	case wait >= 0 && l.piecemeal && !l.flows() && p.Window > 0 && d.gathers(l.inEpoch):
-		wait += max(s.resolution, l.later(now, p, s)+p.Window/10)
+	case wait >= 0 && l.piecemeal && !l.flows() && p.Window > 0 && d.gathers(l.inEpoch, l.othersSeen && l.inferred > 0):
+		wait += max(s.resolution, l.later(now, p, s)+d.longer*p.Window/10)
 	case wait >= 0:
 		wait += l.later(now, p, s)
 	case l.shape == shapeRefill && s.refused:
@@ -80,16 +80,25 @@ func (l *ledger) hearNothingLeft(now, start time.Time, p *Policy, s *statement, 
 }
 
 // gathers reports whether it is worth while to wait for longer than what comes back first, where so many
-// units went since the latest wait. Where one unit is all there ever is, however long the wait was, it is not.
-func (d *drought) gathers(sent int64) bool {
+// units went since the latest wait. Where one unit is all there ever is, however long the wait was, it is not. Where
+// others may have been first, and the window was only inferred, it can be far longer than that: each such wait is twice as
+// long as the one before, until some are left, for the reset that is named then tells how long it is.
+func (d *drought) gathers(sent int64, others bool) bool {
 	switch {
 	case sent > 1:
 		d.vain = 0
-	case d.longer:
+	case d.longer > 0:
 		d.vain++
 	}
-	d.longer = d.vain < twoInVain
-	return d.longer
+	switch {
+	case others && d.vain < fiveInVain:
+		d.longer = 1 << d.vain
+	case d.vain < twoInVain:
+		d.longer = 1
+	default:
+		d.longer = 0
+	}
+	return d.longer > 0
 }
 
 // lapsesIn is how long nothing is left of a window whose end no field names. A refusal that is the
@@ -223,7 +232,8 @@ func (d *drought) waited(left int64) {
 const (
 	blindFirst    = time.Second           // the first such wait …
 	blindLeast    = 50 * time.Millisecond // … and the shortest
-	twoInVain     = 2                     // longer waits that brought no more, and none is made longer
+	twoInVain     = 2                     // longer waits that brought no more, and none is made longer …
+	fiveInVain    = 5                     // … where others may have been first
 	blindPatience = 4                     // waits in a row that were enough before a shorter one is tried
 	finest        = 4                     // times that a wait is halved, at most, where little is back …
 	seldom        = 16                    // … and between two that were not where that may be by chance

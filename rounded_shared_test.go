@@ -54,6 +54,26 @@ func TestProcessesShareTwoCountsWhoseWindowSeemedShorter(t *testing.T) {
 	}
 }
 
+// A window that is met just before it ends seems to be that short. Where several processes take each unit of two counts
+// as soon as it is back, nothing is ever left to name its end, until one waits for longer.
+func TestProcessesFindOutHowLongAWindowIsThatSeemedShort(t *testing.T) {
+	sideBySide(t)
+	const runs = 12
+	var refused float64
+	for run := range runs {
+		tally, _ := fourProcesses(t, heedtest.Config{
+			Algorithm: heedtest.SlidingCounter, Dialect: heedtest.XRateLimit, Rounding: heedtest.Exact,
+			Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}, Latency: heedtest.RoundTrip(5 * time.Millisecond),
+			Phase: time.Duration(100+run%4*10) * time.Millisecond,
+		}, 20)
+		refused += float64(tally.Refused) / runs
+	}
+	t.Logf("%.1f refused", refused)
+	if refused > 180 {
+		t.Errorf("%.1f refused", refused)
+	}
+}
+
 // Whoever comes to a window in its last second, when others have used up nearly all of it, is told a reset of 0 where that
 // is rounded down, and so of none. It does not wait for a whole window to see what is left: it would be as late for the next.
 func TestWhoComesLateToAWindowDoesNotComeAsLateToTheNext(t *testing.T) {
