@@ -118,3 +118,30 @@ func TestWhoComesLateToAWindowDoesNotComeAsLateToTheNext(t *testing.T) {
 		}
 	})
 }
+
+// Who is refused right at a reset is not taken to have come too soon where another one is named by then: others were first.
+// The resets after that are not waited for longer than they are named for, once that has brought no more.
+func TestResetAtWhichOthersWereFirstIsNotTakenToBeRoundedDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		says := [][2]string{{"40", "3"}, {"20", "3"}, {"0", "3"}, {"0", "2"}}
+		var asked []time.Time
+		tr := quiet(t, baseFunc(func(*http.Request) (*http.Response, error) {
+			time.Sleep(5 * time.Millisecond)
+			said, status := says[min(len(asked), 3)], http.StatusOK
+			if asked = append(asked, time.Now()); len(asked) == 4 {
+				status = http.StatusTooManyRequests
+			}
+			return answer(status, "RateLimit-Policy", "50;w=5", "RateLimit-Limit", "50", "RateLimit-Remaining", said[0], "RateLimit-Reset", said[1]), nil
+		}), heed.Limits{})
+		for range 8 {
+			resp, err := tr.Client().Get("https://origin.test/")
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+		}
+		if waited := asked[8].Sub(asked[7]); waited < 2*time.Second || waited > 2500*time.Millisecond {
+			t.Errorf("waited %v for what was to be back in 2 s", waited)
+		}
+	})
+}

@@ -61,13 +61,21 @@ func (l *ledger) learnRounding(now, start time.Time, c *charge, p *Policy, s *st
 
 // turnedTooSoon reports whether an answer shows that the epoch was begun
 // before the origin's window had turned: it still names the old reset. Where something was accepted
-// since, though nothing had been left, the window had turned.
+// since, though nothing had been left, the window had turned; and so it had where others use it and another
+// reset is named: they were first.
 func (l *ledger) turnedTooSoon(now time.Time, c *charge, p *Policy, s *statement) bool {
 	if l.fresh && !l.kept && !l.opened.IsZero() {
 		return false
 	}
-	return s.resolution > 0 && s.reset >= 0 && c.epoch == l.epoch &&
-		now.Sub(l.last) < 2*s.resolution+p.Window/10 && now.Add(s.reset).Sub(l.last) < max(2*s.resolution, p.Window/2)
+	later, most := now.Add(s.reset).Sub(l.last), max(2*s.resolution, p.Window/2)
+	switch {
+	case !l.othersSeen:
+	case s.clock:
+		most = s.grain / 2
+	default:
+		later, most = s.reset, s.grain
+	}
+	return s.resolution > 0 && s.reset >= 0 && c.epoch == l.epoch && now.Sub(l.last) < 2*s.resolution+p.Window/10 && later < most
 }
 
 // notYet takes in that it was not, at the reset that was named: that was rounded down. Where
