@@ -18,12 +18,13 @@ func (l *ledger) learnApart(now, start time.Time, p *Policy, s *statement) {
 	a := &l.apart
 	// What comes back to others looks like what comes back steadily, and resets tell the two apart.
 	bucket := l.shape == shapeRefill && (l.fillsUp || l.twoCounts() || !l.othersSeen)
+	alone := l.inferred > 0 && !l.othersSeen // its own units show how they come back; a length guessed too short would cost a refusal each
 	least := l.noShorter(p)
 	off := s.resolution
 	if s.clock { // by the origin's own clock, what it is rounded to is all that can hide
 		off = s.grain
 	}
-	if a.proven() || l.shape == shapeReset || bucket || least <= 3*off || p.Unit == UnitContentBytes {
+	if a.proven() || l.shape == shapeReset || bucket || alone || least <= 3*off || p.Unit == UnitContentBytes {
 		return
 	}
 	if s.soon { // here it tells something

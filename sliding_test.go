@@ -281,3 +281,17 @@ func TestInstantsThatAreOverAreNoLeapOfASlidingWindow(t *testing.T) {
 		t.Errorf("%d accepted of %d, %d refused", accepted, 6*windows*quota, refused)
 	}
 }
+
+// A sliding window that states no length is taken for one by how this process's own units come back where nobody else
+// uses it: exact resets, which say that it slides before they have shown how long it is, would have it overrun.
+func TestSlidingWindowOfUnknownLengthIsNotOverrunByWhoIsAlone(t *testing.T) {
+	for _, trip := range []time.Duration{5 * time.Millisecond, 50 * time.Millisecond} {
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.SlidingWindow, Policies: []heedtest.Policy{{Quota: 100, Window: 10 * time.Second}},
+			Dialect: heedtest.XRateLimit, Rounding: heedtest.Exact, Latency: heedtest.RoundTrip(trip),
+		}, 16, 20, nil}.play(t)
+		if tally.Accepted < 1800 || tally.Refused > 2 {
+			t.Errorf("%v away: %d accepted of 2000, %d refused, want at least 1800 and at most 2", trip, tally.Accepted, tally.Refused)
+		}
+	}
+}
