@@ -99,21 +99,7 @@ func TestWhoComesLateToAWindowDoesNotComeAsLateToTheNext(t *testing.T) {
 			return answer(http.StatusOK, "RateLimit-Policy", "50;w=5", "RateLimit-Limit", "50",
 				"RateLimit-Remaining", strconv.Itoa(left), "RateLimit-Reset", strconv.Itoa(int((length - since).Seconds()))), nil
 		}), heed.Limits{})
-		end := time.Now().Add(windows * length)
-		time.AfterFunc(time.Until(end), func() { tr.Registry.Close() })
-		var wg sync.WaitGroup
-		for range 16 {
-			wg.Go(func() {
-				for {
-					resp, err := tr.Client().Get("https://origin.test/")
-					if err != nil {
-						return // the registry was closed
-					}
-					resp.Body.Close()
-				}
-			})
-		}
-		wg.Wait()
+		crowd(time.Now().Add(windows*length), []*heed.Transport{tr})
 		t.Logf("%d accepted", all)
 		if all < windows*3 {
 			t.Errorf("%d accepted in %d windows", all, windows)

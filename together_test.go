@@ -1,7 +1,6 @@
 package heed_test
 
 import (
-	"net/http"
 	"testing"
 	"time"
 
@@ -20,14 +19,7 @@ func TestWindowOfWhichOthersHadAPartIsFound(t *testing.T) {
 				Algorithm: algorithm, Dialect: heedtest.RetryAfterOnly, RetryAfter: heedtest.RetryAfter{Mode: after},
 				Policies: []heedtest.Policy{{Quota: quota, Window: 5 * time.Second}}, Latency: heedtest.RoundTrip(20 * time.Millisecond),
 			}, 16, 16 + windows, func(o *heedtest.Origin, _ *heed.Registry) {
-				for range 33 {
-					go func() {
-						r, _ := http.NewRequest("GET", "https://origin.test/", nil)
-						if resp, err := o.RoundTrip(r); err == nil {
-							resp.Body.Close()
-						}
-					}()
-				}
+				o.Take(33)
 				time.Sleep(80 * time.Second)
 				o.ResetTally()
 				time.Sleep(windows*5*time.Second - time.Second)
