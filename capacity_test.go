@@ -193,6 +193,23 @@ func TestARaisedQuotaIsUsedUp(t *testing.T) {
 	}
 }
 
+// A bucket that stays full says nothing of how fast it fills, so the least it can be is no pace to keep to.
+func TestARaisedBucketThatStaysFullIsTriedFaster(t *testing.T) {
+	const window, windows, quota = 10 * time.Second, 10, 100
+	for _, extra := range []time.Duration{0, 3 * time.Second, 9 * time.Second} {
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.TokenBucket, Policies: []heedtest.Policy{{Quota: 5, Window: window}},
+			Dialect: heedtest.XRateLimit, Reset: heedtest.ResetFull, Latency: heedtest.RoundTrip(50 * time.Millisecond),
+		}, 16, windows, func(o *heedtest.Origin, _ *heed.Registry) {
+			time.Sleep(3*window + extra)
+			o.SetPolicies(heedtest.Policy{Quota: quota, Window: window})
+		}}.play(t)
+		if least := int64((windows - 4) * quota * 95 / 100); tally.Accepted < least || tally.Refused > 0 {
+			t.Errorf("raised after %v: %d accepted, want at least %d, %d refused", 3*window+extra, tally.Accepted, least, tally.Refused)
+		}
+	}
+}
+
 // Where resets are instants in whole seconds, a bucket that is empty and full again many times in one looks like two counts. It
 // is none of a quota that it never comes near.
 func TestASmallBucketWhoseResetsAreInstantsIsUsedUp(t *testing.T) {
