@@ -330,7 +330,7 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	}
 	if l.stale(start, c, s) {
 		if s.reset > 0 { // a bucket's fits whenever it was said
-			l.learnFill(now, p, &s)
+			l.learnFill(now, start, p, &s)
 		}
 		// It may be the last word so far, for its request may have arrived after those that went later.
 		if s.remaining == 0 && s.reset >= 0 && (!l.stated || l.room(now, p) <= c.n) {
@@ -348,7 +348,7 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	if s.remaining < 0 {
 		return capped
 	}
-	l.learnFill(now, p, &s)
+	l.learnFill(now, start, p, &s)
 	l.learnApart(now, start, p, &s)
 	l.learnNewest(now, start, p, &s)
 	if s.refused && !tooSoon && l.fresh && !l.stated && c.epoch == l.epoch && l.inEpoch < p.Quota*9/10 {

@@ -16,7 +16,9 @@ type refilling struct {
 	fitsUp     bool      // … if resets are rounded up …
 	fitsDown   bool      // … or down …
 	lowest     int64     // … and the least and …
-	highest    int64     // … the most they said is left
+	highest    int64     // … the most they said is left …
+	fillsFrom  time.Time // … and when the first …
+	fillsTo    time.Time // … and the last instant is that they named, so far apart for certain
 	ifUp       bounds    // how many seconds a window can last that was only inferred, if resets are rounded up …
 	ifDown     bounds    // … or down
 	fillsUp    bool      // resets are when a bucket is full
@@ -58,7 +60,7 @@ func (s *statement) fills(p *Policy) (up, down bool) {
 // learnFill notices that resets move with what is left as they do in a bucket. A
 // window's resets fit that only where they cross it, and not all rounded alike. Where others keep
 // a bucket near empty they hardly move, but those of a window would not fit for as long as one.
-func (l *ledger) learnFill(now time.Time, p *Policy, s *statement) {
+func (l *ledger) learnFill(now, start time.Time, p *Policy, s *statement) {
 	if s.remaining <= 0 || s.reset < 0 { // says nothing of it
 		return
 	}
@@ -74,10 +76,11 @@ func (l *ledger) learnFill(now time.Time, p *Policy, s *statement) {
 		l.streak = 0
 		return
 	case l.streak == 0:
-		l.fitsFrom, l.lowest, l.highest = now, s.remaining, s.remaining
+		l.fitsFrom, l.lowest, l.highest, l.fillsFrom, l.fillsTo = now, s.remaining, s.remaining, now.Add(s.reset), start.Add(s.reset)
 	}
 	l.streak, l.fitsUp, l.fitsDown = l.streak+1, up, down
 	l.lowest, l.highest = min(l.lowest, s.remaining), max(l.highest, s.remaining)
+	l.fillsFrom, l.fillsTo = soonest(l.fillsFrom, now.Add(s.reset)), latest(l.fillsTo, start.Add(s.reset))
 	least, most, enough := p.Window, p.Window, convinced
 	if l.inferred > 0 { // of a length that is not known more of them fit by chance
 		least, most = l.lasts()
@@ -85,7 +88,8 @@ func (l *ledger) learnFill(now time.Time, p *Policy, s *statement) {
 	}
 	moved := time.Duration(float64(least) * float64(l.highest-l.lowest) / float64(p.Quota))
 	hidden := 2*s.resolution + s.resolution/4 // by rounding, at most
-	far := moved >= least/4 && moved > hidden
+	apart := l.fillsTo.Sub(l.fillsFrom) > s.resolution && least > hidden
+	far := moved >= least/4 && (moved > hidden || apart)
 	long := l.shape == shapeRefill && now.Sub(l.fitsFrom) > most && (l.inferred == 0 || least > hidden)
 	if l.streak >= enough && (far || long) && most >= p.Window-l.inferred { // a bucket that is full sooner names no longer reset
 		l.shape, l.fillsUp = shapeRefill, true
