@@ -148,3 +148,47 @@ func TestHiddenWindowsThatMeetAreNotTakenForABucket(t *testing.T) {
 		t.Errorf("%d accepted of %d, %d refused", accepted, all, refused)
 	}
 }
+
+// series is a limit that lets through so many requests each time, and then refuses until nobody asked for a while.
+type series struct {
+	lengths []int
+	n       int
+	shut    bool
+	last    time.Time
+	after   []time.Time // when the others came
+}
+
+func (s *series) take(now time.Time) bool {
+	if paused := now.Sub(s.last) > 200*time.Millisecond; paused {
+		s.shut = false
+	}
+	s.last = now
+	switch {
+	case s.shut:
+		return false
+	case len(s.lengths) == 0:
+		s.after = append(s.after, now)
+		return len(s.after) <= 16
+	case s.n < s.lengths[0]:
+		s.n++
+	default:
+		s.n, s.lengths, s.shut = 0, s.lengths[1:], true
+	}
+	return !s.shut
+}
+
+// So few requests as come from one refusal to the next where a bucket is tried twice as fast tell its rate only to one
+// more or less. What came between the refusals before tells it better.
+func TestRateIsNotMeasuredByAHandfulOfRequests(t *testing.T) {
+	for handful := 5; handful <= 7; handful++ {
+		var c *series
+		playHidden(t, 1, 100*time.Microsecond, func(float64) interface{ take(time.Time) bool } {
+			c = &series{lengths: []int{51, 56, handful}}
+			return c
+		})
+		const known = 51.0 / 5 // let through before the first pause, and that
+		if pace := 15 / c.after[15].Sub(c.after[0]).Seconds(); pace > known {
+			t.Errorf("%d: asked at %.2f a second, want at most %.2f", handful, pace, known)
+		}
+	}
+}

@@ -228,13 +228,14 @@ func (t *throughput) since(at time.Time) int64 {
 func (t *throughput) least(at time.Time) (rate float64) {
 	for _, z := range t.zeros {
 		n, d := t.total-z.n, at.Sub(z.at)
-		if n < few { // it may have been up to one more
+		tells := n >= few
+		if !tells { // it may have been up to one more
 			n++
 		}
 		if d > 0 {
 			rate = float64(n) / d.Seconds()
 		}
-		if n >= few {
+		if tells {
 			break
 		}
 	}
