@@ -237,6 +237,13 @@ func (m *mayhem) disturb() {
 	}
 }
 
+// plansAnew reports whether w waits for a pace that rises now, as what is left has to last for less time. Nobody is woken for
+// that: the wait is no longer than one at the pace before.
+func (p *partition) plansAnew(now time.Time, w *waiter) bool {
+	l := p.smoother.limiter
+	return w.held.cause == CauseSmoother && l != nil && p.alarm.Sub(now).Seconds() <= 1/float64(l.Limit())
+}
+
 // look finds those who wait though nothing holds them, or that nothing will wake.
 func (m *mayhem) look() {
 	for _, o := range m.r.all() {
@@ -253,7 +260,7 @@ func (m *mayhem) look() {
 			})
 			for _, w := range heads {
 				v := p.judge(now, &w.ask, &place{})
-				if v.goes(now) && w.queue.head() == w { // else another path is tried, when its time has come
+				if v.goes(now) && w.queue.head() == w && !p.plansAnew(now, w) { // else another path is tried, when its time has come
 					m.t.Errorf("seed %d: nothing holds one who waits since %v: turn %d, alarm %v, timer %v", m.seed, now.Sub(w.arrived), p.turn, p.alarm.Sub(now), o.timer != nil)
 				}
 				at := v.wakeAt()
