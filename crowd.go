@@ -9,16 +9,17 @@ import (
 // Half of what was in flight at the first refusal is tried, and from there one
 // more at a time.
 type crowd struct {
-	testing bool    // whether it is such a limit: one request is sent alone to see
-	tooMany int64   // in flight when the first was refused …
-	guess   int64   // … and what was tried first in place of it
-	stood   bool    // the guess, or what it was cut down to, did for two rounds
-	most    int64   // in flight in this cycle …
-	often   int64   // … and how many requests that were the last of so many were accepted
-	pressed int64   // accepted with so many while others were waiting
-	patient int64   // accepted requests before one more is tried; 0: none has failed yet
-	streak  streak  // since the latest refusal that was put down to it
-	usual   float64 // logarithm of the seconds that accepted requests take, for the most part; 0: not known
+	testing bool      // whether it is such a limit: one request is sent alone to see
+	tooMany int64     // in flight when the first was refused …
+	guess   int64     // … and half of it or, where that was too many, half of that, which is tried in place of it
+	stood   bool      // the guess did for two rounds
+	most    int64     // in flight in this cycle …
+	often   int64     // … and how many requests that were the last of so many were accepted
+	pressed int64     // accepted with so many while others were waiting
+	patient int64     // accepted requests before one more is tried; 0: none has failed yet
+	streak  streak    // since the latest refusal that was put down to it …
+	cut     time.Time // … when it came
+	usual   float64   // logarithm of the seconds that accepted requests take, for the most part; 0: not known
 }
 
 const (
@@ -146,9 +147,9 @@ func (p *partition) oneMoreInFlight(s *slot) {
 
 // fewerInFlight takes in that a request was refused though no more were in flight
 // than the learned limit allows, and asked for a wait: one less, or half as many where the guess has not
-// stood yet. It reports false where it cannot have been for that, since
-// so many had been accepted, or so few were in flight.
-func (p *partition) fewerInFlight(s *slot, inFlight int64, asked time.Duration) bool {
+// stood yet, or is of many. It reports false where it cannot have been for that, since so many had been
+// accepted, or so few were in flight.
+func (p *partition) fewerInFlight(now time.Time, s *slot, inFlight int64, asked time.Duration) bool {
 	c := &p.learner.crowd
 	n, least := s.policy.Quota-1, c.guess/2
 	switch {
@@ -156,17 +157,19 @@ func (p *partition) fewerInFlight(s *slot, inFlight int64, asked time.Duration) 
 		least = 0
 	case !c.stood && inFlight < s.policy.Quota/2:
 		return false
-	case !c.stood:
-		n, least = s.policy.Quota/2, c.guess/4
-	case c.guess > fewAtOnce:
-		return false
+	case !c.stood, c.guess > fewAtOnce: // it can be far fewer
+		n, least = s.policy.Quota/2, c.tooMany/8
 	}
 	if n < max(least, 1) {
 		return false
 	}
-	if s.policy.Quota, s.terms.Quota = n, n; c.stood {
+	switch {
+	case c.guess > fewAtOnce && n < s.policy.Quota-1:
+		c.guess, c.stood = n, false
+	case c.stood:
 		c.fewer(n, asked)
 	}
+	s.policy.Quota, s.terms.Quota, c.cut = n, n, now
 	c.pressed = 0
 	return true
 }

@@ -177,6 +177,25 @@ func TestHiddenCapOnConcurrencyIsUsedUp(t *testing.T) {
 	}
 }
 
+// Where many were in flight at the first refusal, and latencies scatter, half of those may still be far too many and yet do for a while.
+// The refusal that shows it tells of no rate, and what was on its way by then is no other.
+func TestHiddenCapIsFoundWhereFarMoreWereInFlight(t *testing.T) {
+	sideBySide(t)
+	const quota, runs = 10, 4
+	var accepted, refused int64
+	for seed := range uint64(runs) {
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.Concurrency, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: quota, Window: 5 * time.Second}},
+			Latency: heedtest.HeavyTail(30*time.Millisecond, 1.7, 5*time.Second, seed),
+		}, 64, 20, nil}.play(t)
+		accepted, refused = accepted+tally.Accepted/runs, refused+tally.Refused/runs
+	}
+	t.Logf("%d accepted, %d refused", accepted, refused)
+	if accepted < 9000 || refused > 120 {
+		t.Errorf("%d accepted, want at least 9000, %d refused", accepted, refused)
+	}
+}
+
 func TestHiddenLimitThatIsCutAndRaisedIsFollowed(t *testing.T) {
 	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.TokenBucket} {
 		policy := heedtest.Policy{Quota: 50, Window: 5 * time.Second}

@@ -205,7 +205,7 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 	case l.blocked:
 		l.refusedAgain(pm, fresh, hint, whole)
 		return
-	case s != nil && p.tooManyInFlight(s, pm, fresh, hint):
+	case s != nil && p.tooManyInFlight(now, s, pm, fresh, hint):
 		return
 	case s != nil:
 		p.dropSlot(s)
@@ -255,10 +255,10 @@ func (l *learner) refusedAgain(pm *Permit, fresh bool, hint time.Duration, whole
 }
 
 // tooManyInFlight reports whether a refusal is put down to the learned limit in flight, which allows fewer then.
-func (p *partition) tooManyInFlight(s *slot, pm *Permit, fresh bool, hint time.Duration) bool {
+func (p *partition) tooManyInFlight(now time.Time, s *slot, pm *Permit, fresh bool, hint time.Duration) bool {
 	l := &p.learner
 	switch k := &l.crowd.streak; {
-	case !fresh, int64(pm.level) > s.policy.Quota: // sent before it was learned
+	case !fresh, int64(pm.level) > s.policy.Quota, pm.start.Before(l.crowd.cut): // sent before it was learned
 		return true
 	case l.asOften(int64(p.unanswered)): // whatever was in flight
 		return false
@@ -269,7 +269,7 @@ func (p *partition) tooManyInFlight(s *slot, pm *Permit, fresh bool, hint time.D
 	default:
 		*k = streak{before: k.n}
 	}
-	return p.fewerInFlight(s, int64(max(pm.level, p.unanswered+1)), hint)
+	return p.fewerInFlight(now, s, int64(max(pm.level, p.unanswered+1)), hint)
 }
 
 // moreToCome has the pace rise again soon where the rate fell from what it was for how little was accepted
