@@ -196,6 +196,22 @@ func TestHiddenCapIsFoundWhereFarMoreWereInFlight(t *testing.T) {
 	}
 }
 
+// The first refusal may seem to have come by chance, where few of those on their way by then are refused. Once it is a cap that
+// refuses, no rate is made of what came by chance: beside a cap it would soon be gone, and the cap with it.
+func TestHiddenCapThatLooksLikeChanceAtFirstIsKeptTo(t *testing.T) {
+	sideBySide(t)
+	for range 4 {
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.Concurrency, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: 30, Window: time.Second}},
+			Latency: heedtest.RoundTrip(50 * time.Millisecond),
+		}, 1000, 20, nil}.play(t)
+		t.Logf("%d accepted, %d refused", tally.Accepted, tally.Refused)
+		if tally.Accepted < 14000 || tally.Refused > 200 {
+			t.Errorf("%d accepted, want at least 14000, %d refused", tally.Accepted, tally.Refused)
+		}
+	}
+}
+
 func TestHiddenLimitThatIsCutAndRaisedIsFollowed(t *testing.T) {
 	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.TokenBucket} {
 		policy := heedtest.Policy{Quota: 50, Window: 5 * time.Second}
