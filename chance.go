@@ -209,12 +209,8 @@ func (c *chance) tally(r *throughput, refused float64) {
 	}
 }
 
-// explained takes what was taken for chance to be a limit's in flight.
-func (c *chance) explained() {
-	if c.share > 0 {
-		*c = chance{failed: c.failed + 1, kept: c.kept}
-	}
-}
+// explained takes what came by chance, as it seemed, for what a limit in flight refuses.
+func (c *chance) explained() { *c = chance{failed: c.failed, kept: c.kept} }
 
 // isLimit takes what was refused at a higher pace to be a limit's, and returns its rate. What is refused at
 // the lower pace as well still comes by chance.

@@ -406,10 +406,11 @@ func (l *ledger) comes(from, to time.Time, p *Policy) float64 {
 
 // usable is how many units a second are to go for all that is left of two counts, and comes back by
 // then, to be used by the end of the window: what is left then is lost. Of a bucket that is as good as full and whose window
-// was only inferred it is what comes back at the most, for as long as it is full it tells nothing of how fast it fills.
-func (l *ledger) usable(now time.Time, p *Policy) float64 {
+// was only inferred it is what comes back at the most, for as long as it is full it tells nothing of how fast it fills; save
+// at a velocity below 1, which asks for a part of what is known.
+func (l *ledger) usable(now time.Time, p *Policy, velocity float64) float64 {
 	switch {
-	case l.shape == shapeRefill && l.inferred > 0 && !l.twoCounts() && l.refilled(now, p) >= full*float64(p.Quota):
+	case velocity >= 1 && l.shape == shapeRefill && l.inferred > 0 && !l.twoCounts() && l.refilled(now, p) >= brimful*float64(p.Quota):
 		return float64(p.Quota) / max(l.noShorter(p), p.Window/10).Seconds()
 	case !l.counted(now, p), l.othersSeen:
 		return p.rate()
@@ -418,8 +419,8 @@ func (l *ledger) usable(now time.Time, p *Policy) float64 {
 	return max(l.refilled(end, p)/end.Sub(now).Seconds(), p.rate())
 }
 
-// full is the part of a bucket from which on it is as good as full.
-const full = 0.9
+// brimful is the part of a bucket from which on it is as good as full.
+const brimful = 0.9
 
 // awaited is how long it takes until so many units have come back, or a window, if that is
 // less: by then more is known.

@@ -11,7 +11,7 @@ import (
 type crowd struct {
 	testing bool      // whether it is such a limit: one request is sent alone to see
 	tooMany int64     // in flight when the first was refused …
-	guess   int64     // … and half of it or, where that was too many, half of that, which is tried in place of it
+	guess   int64     // … and half of that or, of very many, half of it again, which is tried in place of it
 	stood   bool      // the guess did for two rounds
 	most    int64     // in flight in this cycle …
 	often   int64     // … and how many requests that were the last of so many were accepted
@@ -146,27 +146,26 @@ func (p *partition) oneMoreInFlight(s *slot) {
 	}
 }
 
-// fewerInFlight takes in that a request was refused though no more were in flight
-// than the learned limit allows, and asked for a wait: one less, or half as many where the guess has not
-// stood yet, or is of many. It reports false where it cannot have been for that, since so many had been
-// accepted, or so few were in flight.
+// fewerInFlight takes in that a request was refused though no more were in flight than the learned limit allows, and
+// asked for a wait: one less or, where the guess has not stood yet or is of many, half as many. It reports false where it
+// cannot have been for that, since so many had been accepted, or so few were in flight.
 func (p *partition) fewerInFlight(now time.Time, s *slot, inFlight int64, asked time.Duration) bool {
 	c := &p.learner.crowd
-	n, least := s.policy.Quota-1, c.guess/2
+	n, least, halved := s.policy.Quota-1, c.guess/2, false
 	switch {
-	case s.policy.Quota > c.guess:
+	case s.policy.Quota > c.guess: // which stood
 		least = 0
 	case !c.stood && inFlight < s.policy.Quota/2:
 		return false
 	case !c.stood, c.guess > fewAtOnce: // it can be far fewer
-		n, least = s.policy.Quota/2, c.tooMany/8
+		n, least, halved = s.policy.Quota/2, c.tooMany/8, true
 	}
 	if n < max(least, 1) {
 		return false
 	}
 	switch {
-	case c.guess > fewAtOnce && n < s.policy.Quota-1:
-		c.guess, c.stood = n, false
+	case halved && c.tooMany > 2*fewAtOnce: // that is another guess
+		c.guess, c.stood, c.patient = n, false, 0
 	case c.stood:
 		c.fewer(n, asked)
 	}

@@ -199,6 +199,9 @@ func TestHiddenCapIsFoundWhereFarMoreWereInFlight(t *testing.T) {
 // The first refusal may seem to have come by chance, where few of those on their way by then are refused. Once it is a cap that
 // refuses, no rate is made of what came by chance: beside a cap it would soon be gone, and the cap with it.
 func TestHiddenCapThatLooksLikeChanceAtFirstIsKeptTo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays very many requests")
+	}
 	sideBySide(t)
 	for range 4 {
 		tally, _ := load{heedtest.Config{

@@ -258,7 +258,7 @@ func (l *learner) refusedAgain(pm *Permit, fresh bool, hint time.Duration, whole
 func (p *partition) tooManyInFlight(now time.Time, s *slot, pm *Permit, fresh bool, hint time.Duration) bool {
 	l := &p.learner
 	switch k := &l.crowd.streak; {
-	case !fresh, int64(pm.level) > s.policy.Quota, pm.start.Before(l.crowd.cut): // sent before it was learned
+	case !fresh, int64(pm.level) > s.policy.Quota, pm.start.Before(l.crowd.cut): // sent before it was learned, or lowered
 		return true
 	case l.asOften(int64(p.unanswered)): // whatever was in flight
 		return false

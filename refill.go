@@ -17,8 +17,8 @@ type refilling struct {
 	fitsDown   bool      // … or down …
 	lowest     int64     // … and the least and …
 	highest    int64     // … the most they said is left …
-	fillsFrom  time.Time // … and when the first …
-	fillsTo    time.Time // … and the last instant is that they named, so far apart for certain
+	fillsFrom  time.Time // … and when the first instant is at the latest …
+	fillsTo    time.Time // … and the last one at the earliest that they named
 	ifUp       bounds    // how many seconds a window can last that was only inferred, if resets are rounded up …
 	ifDown     bounds    // … or down
 	fillsUp    bool      // resets are when a bucket is full
@@ -58,7 +58,8 @@ func (s *statement) fills(p *Policy) (up, down bool) {
 }
 
 // learnFill notices that resets move with what is left as they do in a bucket. A
-// window's resets fit that only where they cross it, and not all rounded alike. Where others keep
+// window's resets fit that only where they cross it, and not all rounded alike; nor do they name two
+// ends of it that are farther apart than rounding can have them. Where others keep
 // a bucket near empty they hardly move, but those of a window would not fit for as long as one.
 func (l *ledger) learnFill(now, start time.Time, p *Policy, s *statement) {
 	if s.remaining <= 0 || s.reset < 0 { // says nothing of it
@@ -88,8 +89,8 @@ func (l *ledger) learnFill(now, start time.Time, p *Policy, s *statement) {
 	}
 	moved := time.Duration(float64(least) * float64(l.highest-l.lowest) / float64(p.Quota))
 	hidden := 2*s.resolution + s.resolution/4 // by rounding, at most
-	apart := l.fillsTo.Sub(l.fillsFrom) > s.resolution && least > hidden
-	far := moved >= least/4 && (moved > hidden || apart)
+	ends := l.fillsTo.Sub(l.fillsFrom) > s.resolution && least > hidden
+	far := moved >= least/4 && (moved > hidden || ends)
 	long := l.shape == shapeRefill && now.Sub(l.fitsFrom) > most && (l.inferred == 0 || least > hidden)
 	if l.streak >= enough && (far || long) && most >= p.Window-l.inferred { // a bucket that is full sooner names no longer reset
 		l.shape, l.fillsUp = shapeRefill, true

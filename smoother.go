@@ -135,7 +135,7 @@ func (s *slot) paceAlong(now time.Time, waiting int64, sm *Smoothing) float64 {
 		s.plan = plan{}
 		return math.Inf(1)
 	}
-	s.plan = plan{from: now, rate: s.makeWay(now, sm.Velocity, s.ledger.usable(now, p))}
+	s.plan = plan{from: now, rate: s.makeWay(now, sm.Velocity, s.ledger.usable(now, p, sm.Velocity))}
 	return s.plan.rate
 }
 

@@ -238,10 +238,10 @@ func (m *mayhem) disturb() {
 }
 
 // plansAnew reports whether w waits for a pace that rises now, as what is left has to last for less time. Nobody is woken for
-// that: the wait is no longer than one at the pace before.
+// that: the wait goes on for less than it takes for one unit at that pace.
 func (p *partition) plansAnew(now time.Time, w *waiter) bool {
 	l := p.smoother.limiter
-	return w.held.cause == CauseSmoother && l != nil && p.alarm.Sub(now).Seconds() <= 1/float64(l.Limit())
+	return w.held.cause == CauseSmoother && l != nil && p.alarm.After(now) && p.alarm.Sub(now).Seconds() <= 1/float64(l.Limit())
 }
 
 // look finds those who wait though nothing holds them, or that nothing will wake.
