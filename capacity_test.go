@@ -56,7 +56,7 @@ func TestABucketIsNotOverrunWhoseResetsAreNearerThanARoundTrip(t *testing.T) {
 // that second nor the limit says how many come back by the next request: no more than ever were there, and as fast as
 // they were seen to.
 func TestABucketThatIsFullAgainManyTimesASecondIsNotOverrun(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for _, goroutines := range []int{16, 64} {
 		for _, trip := range []time.Duration{5 * time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond} {
 			for _, reset := range []heedtest.Reset{heedtest.ResetFull, heedtest.ResetNext} {
@@ -149,7 +149,7 @@ func TestAWindowThatWasMetLateIsUsedUpFromTheNextOneOn(t *testing.T) {
 // So is one whose answers say how much is left only where that is little, and one that slides, whose units come back as those
 // others took them.
 func TestAQuotaThatOthersHadNearlyUsedUpIsUsedUpAfterwards(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const windows, quota = 12, 100
 	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.FixedWindowByClock, heedtest.SlidingWindow, heedtest.TokenBucket} {
 		for _, dialect := range []heedtest.Dialect{heedtest.IETF11, heedtest.XRateLimit, heedtest.XRateLimitEpoch} {
@@ -173,7 +173,7 @@ func TestAQuotaThatOthersHadNearlyUsedUpIsUsedUpAfterwards(t *testing.T) {
 
 // What was seen to be there at once is no bound where the limit is raised.
 func TestARaisedQuotaIsUsedUp(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const window, windows, before, quota = 10 * time.Second, 15, 5, 1000
 	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.FixedWindowByClock, heedtest.SlidingWindow, heedtest.TokenBucket} {
 		for _, dialect := range []heedtest.Dialect{heedtest.IETF11, heedtest.XRateLimit, heedtest.XRateLimitEpoch} {

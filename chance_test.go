@@ -119,9 +119,7 @@ func TestRefusalsByChanceAreNoLimit(t *testing.T) {
 
 // Nor are they where they name a time to wait: that is waited each time, and that is all.
 func TestRefusalsByChanceThatNameATimeAreNoLimit(t *testing.T) {
-	if testing.Short() {
-		t.Skip("plays very many requests")
-	}
+	manyRequests(t)
 	const trip, length, seeds = 10 * time.Millisecond, 3 * time.Minute, 4
 	// Each is waited out, for a tenth longer at most, and then one goes first.
 	all := length.Seconds() / (200*trip.Seconds() + 1.05 + 2*trip.Seconds()) * 200
@@ -141,9 +139,7 @@ func TestRefusalsByChanceThatNameATimeAreNoLimit(t *testing.T) {
 // Where a part of an origin is out of order for a while, and refuses a third of all requests
 // whatever the pace is, no limit is found that holds on when it is well again.
 func TestPartThatIsOutOfOrderIsNoLimit(t *testing.T) {
-	if testing.Short() {
-		t.Skip("plays very many requests")
-	}
+	manyRequests(t)
 	const trip, goroutines, seeds, rest = 100 * time.Millisecond, 8, 6, 2 * time.Minute
 	for _, after := range []string{"", "1"} {
 		var mean float64
@@ -169,9 +165,7 @@ func TestPartThatIsOutOfOrderIsNoLimit(t *testing.T) {
 // Nor is one found where that lasts for hours: whatever share is refused, most of what could be accepted is, to the
 // end, and all is once it is over.
 func TestPartThatIsOutOfOrderForHoursIsNoLimit(t *testing.T) {
-	if testing.Short() {
-		t.Skip("plays very many requests")
-	}
+	manyRequests(t)
 	const trip, goroutines, seeds, long, late, rest = 50 * time.Millisecond, 8, 4, 2 * time.Hour, 30 * time.Minute, 10 * time.Minute
 	for _, c := range []struct {
 		share float64
@@ -232,7 +226,7 @@ func TestLimitIsKeptToAfterAPartWasOutOfOrder(t *testing.T) {
 // A limit that nobody announces is kept to though some are refused by chance as well: the pace is not lowered for
 // those, and not many more are refused by the limit. One that names a time is the limit's, where those by chance name none.
 func TestHiddenLimitIsKeptToThoughMoreAreRefusedByChance(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const trip, length, seeds = 50 * time.Millisecond, 5 * time.Minute, 18 // with fewer, chance decides
 	for _, c := range []struct {
 		algorithm heedtest.Algorithm

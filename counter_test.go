@@ -106,7 +106,7 @@ func TestCounterOfTwoWindowsIsUsedUpWhicheverWayItsResetsAreRounded(t *testing.T
 // that nothing is left stops nothing then, and the last unit, which would be lost, goes. Where
 // they are rounded otherwise it stays.
 func TestLastUnitOfTwoCountsGoesWhereItsAnswerStopsNothing(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const known, windows, quota, window = 4, 16, 50, 5 * time.Second
 	for rounding, least := range map[heedtest.Rounding]float64{heedtest.RoundDown: 48.25, heedtest.RoundNearest: 47.5, heedtest.RoundUp: 47.5} {
 		for _, trip := range []time.Duration{5 * time.Millisecond, 500 * time.Millisecond} {
@@ -194,7 +194,7 @@ func TestCounterOfTwoWindowsIsUsedUpBesideOthers(t *testing.T) {
 // used itself. Nor do they have to, where what is left rises before the end of the window that is named. Whoever
 // took it for a window that slides would get next to nothing beside those who know better.
 func TestProcessesThatShareACounterOfTwoWindowsSoonGetTheSame(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const phases, window = 40, 20 * time.Second // the mean of fewer differs too much from run to run
 	least := 0.0
 	for phase := range phases {
@@ -427,9 +427,7 @@ func TestSmallCountersOfTwoWindowsAreUsedUpThoughAWindowWasAllTaken(t *testing.T
 // round trip, and whether its windows slide not by how long they are. But that very instant is named
 // all the time that units come back, and the next one is a window later.
 func TestCountersFarAwayThatNameInstantsAreUsedUp(t *testing.T) {
-	if testing.Short() {
-		t.Skip("plays very many requests")
-	}
+	manyRequests(t)
 	const quota, window, windows = 50, 5 * time.Second, 20
 	for _, rounding := range []heedtest.Rounding{heedtest.RoundUp, heedtest.RoundDown, heedtest.Exact} {
 		var accepted, refused, runs int64

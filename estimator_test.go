@@ -229,9 +229,7 @@ func TestHiddenCapOnConcurrencyIsToldFromARate(t *testing.T) {
 
 // A server that is down for a while is not one that is slow from then on.
 func TestOutageIsNotTakenForALimit(t *testing.T) {
-	if testing.Short() {
-		t.Skip("hundreds of thousands of requests")
-	}
+	manyRequests(t)
 	for _, dialect := range []heedtest.Dialect{heedtest.IETF11, heedtest.Silent} {
 		var before, after heedtest.Tally
 		load{heedtest.Config{
@@ -659,9 +657,7 @@ func TestProcessesThatShareABucketSeeEachOther(t *testing.T) {
 // Who comes to a quota that others share already gets as much as they do, a few windows later: no less
 // where each takes again what comes back to it, and no more where nothing is missed that others take.
 func TestNewcomerGetsItsShare(t *testing.T) {
-	if testing.Short() {
-		t.Skip("plays very many requests")
-	}
+	manyRequests(t)
 	for _, c := range []struct {
 		algorithm   heedtest.Algorithm
 		least, most float64 // of what the others get, in the mean

@@ -101,6 +101,15 @@ func limitErr(t testing.TB, err error) *heed.LimitError {
 	return le
 }
 
+// manyRequests skips a test of so many requests, all in one bubble after another, that the race detector, under which
+// -short is set, would take too long over it and find nothing that the others do not show it.
+func manyRequests(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("plays very many requests")
+	}
+}
+
 // sideBySide lets a test of many requests run beside others where the race detector, under which
 // -short is set, makes it take seconds. Without it they leave a core to tests of real servers.
 func sideBySide(t *testing.T) {

@@ -199,10 +199,7 @@ func TestHiddenCapIsFoundWhereFarMoreWereInFlight(t *testing.T) {
 // The first refusal may seem to have come by chance, where few of those on their way by then are refused. Once it is a cap that
 // refuses, no rate is made of what came by chance: beside a cap it would soon be gone, and the cap with it.
 func TestHiddenCapThatLooksLikeChanceAtFirstIsKeptTo(t *testing.T) {
-	if testing.Short() {
-		t.Skip("plays very many requests")
-	}
-	sideBySide(t)
+	manyRequests(t)
 	for range 4 {
 		tally, _ := load{heedtest.Config{
 			Algorithm: heedtest.Concurrency, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: 30, Window: time.Second}},
@@ -249,7 +246,7 @@ func TestHiddenLimitThatIsCutAndRaisedIsFollowed(t *testing.T) {
 // Once it is over, a time in which hardly anything was accepted does not count
 // for long against a rate that was known.
 func TestOutageIsNotTakenForTheRateForLong(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.TokenBucket} {
 		usual := heedtest.Policy{Quota: 50, Window: 5 * time.Second}
 		var accepted int64
@@ -307,9 +304,7 @@ func TestOutageRightAfterARefusalIsNotTakenForAWindow(t *testing.T) {
 // Whoever was let through for long before there was a limit has no use for what that time seems
 // to tell of it: neither how many a burst holds, nor how long a window is.
 func TestLimitThatComesAfterALongTimeWithoutOneIsFoundSoon(t *testing.T) {
-	if testing.Short() {
-		t.Skip("plays very many requests")
-	}
+	manyRequests(t)
 	for _, algorithm := range []heedtest.Algorithm{heedtest.TokenBucket, heedtest.FixedWindow} {
 		for _, free := range []time.Duration{10 * time.Second, time.Minute} {
 			var soon, later heedtest.Tally

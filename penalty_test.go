@@ -12,9 +12,7 @@ import (
 // a time that is named or not. That is no window as long: most of what there is to get is got in
 // the long run, and the penalty is hardly ever incurred.
 func TestPenaltyIsNotTakenForTheWindow(t *testing.T) {
-	if testing.Short() {
-		t.Skip("plays very many requests")
-	}
+	manyRequests(t)
 	for name, c := range map[string]struct {
 		policy  heedtest.Policy
 		block   time.Duration
@@ -69,9 +67,7 @@ func TestOutageIsNotTakenForAPenalty(t *testing.T) {
 // Nor is one before the limit was ever met, however much is accepted after it in less time: the
 // next refusal shows it.
 func TestOutageBeforeTheLimitIsMetIsNotTakenForAPenalty(t *testing.T) {
-	if testing.Short() {
-		t.Skip("plays very many requests")
-	}
+	manyRequests(t)
 	var share, runs float64
 	for _, algorithm := range []heedtest.Algorithm{heedtest.TokenBucket, heedtest.FixedWindow} {
 		for _, begin := range []time.Duration{time.Second, 10 * time.Second} {
@@ -98,9 +94,7 @@ func TestOutageBeforeTheLimitIsMetIsNotTakenForAPenalty(t *testing.T) {
 // Nor is a bucket, out of which as many were accepted as the first time before it was empty: it
 // lets through again at once.
 func TestBucketIsNotTakenForAPenalty(t *testing.T) {
-	if testing.Short() {
-		t.Skip("plays very many requests")
-	}
+	manyRequests(t)
 	const minutes = 20
 	var share, runs float64
 	for _, quota := range []int64{8, 10} {
@@ -132,9 +126,7 @@ func TestRefusedThatCountDoNotMakeAWindowLonger(t *testing.T) {
 // What is shut for many minutes once a window's worth has been accepted looks like a window as long. If that was an
 // outage, nothing else shows it than that more is let through, and that is tried soon.
 func TestOutageTakenForAWindowIsSoonSeenToHaveBeenOne(t *testing.T) {
-	if testing.Short() {
-		t.Skip("plays very many requests")
-	}
+	manyRequests(t)
 	for _, algorithm := range []heedtest.Algorithm{heedtest.TokenBucket, heedtest.FixedWindow} {
 		for _, begin := range []time.Duration{time.Second, 10 * time.Second, time.Minute} {
 			load{heedtest.Config{

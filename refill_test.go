@@ -30,9 +30,7 @@ func TestSmallBucketIsUsedAsFastAsItRefills(t *testing.T) {
 // What is missing of a bucket and when it would be full tell how long it takes to fill, where no window is named: whichever way
 // resets are rounded, several processes that know nothing of each other know it for a bucket, see each other and get the same.
 func TestProcessesShareABucketEvenlyThatNamesNoWindow(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes too long with the race detector")
-	}
+	manyRequests(t)
 	for _, c := range []struct {
 		dialect  heedtest.Dialect
 		rounding heedtest.Rounding

@@ -266,7 +266,7 @@ func TestTwoCountsBehindAConstantRetryAfterAreUsed(t *testing.T) {
 
 // So it is where far more than one request is on its way at a time, if all take about as long.
 func TestRateBehindALongConstantRetryAfterIsFoundWithManyOnTheirWay(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const seconds = 400
 	var refused, runs int64
 	for _, c := range []struct {

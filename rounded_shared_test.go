@@ -30,9 +30,7 @@ func sharedEvenly(t *testing.T, runs int, c heedtest.Config) (jain float64) {
 // A reset of a sliding window that is rounded down is mostly named as 0 where others use all of it. That it is near,
 // time and again, tells that units come back one by one, whether or not it is known how long the window is.
 func TestProcessesShareASlidingWindowWhoseResetsAreRoundedDown(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes too long with the race detector")
-	}
+	manyRequests(t)
 	for dialect, least := range map[heedtest.Dialect]float64{heedtest.IETF06: 0.98, heedtest.XRateLimit: 0.96, heedtest.XRateLimitEpoch: 0.9} {
 		jain := sharedEvenly(t, 8, heedtest.Config{
 			Algorithm: heedtest.SlidingWindow, Dialect: dialect, Rounding: heedtest.RoundDown,

@@ -131,9 +131,7 @@ func playHidden(t *testing.T, runs int, way time.Duration, limit func(quota floa
 // Two windows by the clock that meet look like a bucket that is slowly refilled: that is tried before
 // it is believed.
 func TestHiddenWindowsThatMeetAreNotTakenForABucket(t *testing.T) {
-	if testing.Short() {
-		t.Skip("plays very many requests")
-	}
+	manyRequests(t)
 	var accepted, refused int64
 	const runs, windows, quota = 10, 60, 100
 	for phase := range time.Duration(runs) {

@@ -118,9 +118,7 @@ func TestTimeInWhichNobodyAsksIsNoMeasureOfALimit(t *testing.T) {
 
 // A hidden limit that is raised is found, if slowly.
 func TestLearnedRateRisesWithTheLimit(t *testing.T) {
-	if testing.Short() {
-		t.Skip("hundreds of thousands of requests")
-	}
+	manyRequests(t)
 	var before, after int64
 	policies := []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}
 	load{heedtest.Config{Algorithm: heedtest.TokenBucket, Dialect: heedtest.Silent, Policies: policies, Latency: heedtest.RoundTrip(20 * time.Millisecond)}, 16, 240,

@@ -89,9 +89,7 @@ func TestStrictLimitIsUsedUpWhereLatenciesCalmDown(t *testing.T) {
 
 // A strict limit that is lifted altogether is forgotten, and requests go as fast as they are answered.
 func TestStrictLimitThatIsLiftedIsForgotten(t *testing.T) {
-	if testing.Short() {
-		t.Skip("hundreds of thousands of requests")
-	}
+	manyRequests(t)
 	for name, c := range map[string]struct {
 		draw func(*rand.Rand) float64
 		each time.Duration
@@ -162,7 +160,7 @@ func TestStrictLimitIsFollowedWhileAnAnswerTakesHours(t *testing.T) {
 
 // Limits that let several through at once are no strict ones, whatever the latencies.
 func TestOtherHiddenLimitsAreNotTakenForStrictOnes(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	bucket := func(burst int64) heedtest.Policy {
 		return heedtest.Policy{Quota: 10, Window: time.Second, Burst: burst, Algorithm: heedtest.LeakyBucket}
 	}

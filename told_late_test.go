@@ -13,7 +13,7 @@ import (
 // What was on its way when the first word of a policy came may not have been counted in it. That less is left
 // then is no sign of others, and all of the windows to come is used.
 func TestWindowsThatAreToldOfLateAreUsedUp(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const windows, quota, phases = 20, 50, 16
 	for _, c := range []struct {
 		name    string
