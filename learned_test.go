@@ -212,6 +212,21 @@ func TestHiddenCapThatLooksLikeChanceAtFirstIsKeptTo(t *testing.T) {
 	}
 }
 
+// Where attempts at more have found a rate as it was, the next follow more rarely, and the pace keeps closer to it meanwhile.
+func TestRateThatIsFoundAsItWasIsTriedMoreRarely(t *testing.T) {
+	const quota, windows = 1000, 20
+	for _, burst := range []int64{1, quota} {
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.TokenBucket, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: quota, Window: time.Minute, Burst: burst}},
+			Latency: heedtest.RoundTrip(5 * time.Millisecond),
+		}, 16, windows, nil}.play(t)
+		t.Logf("at most %d at once: %d accepted, %d refused", burst, tally.Accepted, tally.Refused)
+		if least := int64(quota * windows * 975 / 1000); tally.Accepted < least || tally.Refused > 75 {
+			t.Errorf("at most %d at once: %d accepted, want at least %d, %d refused", burst, tally.Accepted, least, tally.Refused)
+		}
+	}
+}
+
 func TestHiddenLimitThatIsCutAndRaisedIsFollowed(t *testing.T) {
 	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.TokenBucket} {
 		policy := heedtest.Policy{Quota: 50, Window: 5 * time.Second}

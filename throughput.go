@@ -50,7 +50,7 @@ type throughput struct {
 	sure    bool          // and the latest reopening was in keeping with it
 	tooFast float64       // the pace that was refused last …
 	known   float64       // … and the rate that was known until then; 0: none was yet
-	stood   int           // times in a row that an attempt at more found a window as it was
+	stood   int           // times in a row that an attempt at more found the limit as it was
 	shorter bool          // it may be far shorter: more is to be tried soon, and at a pace that rises fast
 
 	total int64  // accepted, ever
@@ -259,7 +259,7 @@ func (t *throughput) reopened(closed time.Duration, refusals float64) {
 	missed := t.low * closed.Seconds()
 	t.closed = closed
 	t.cost = int64(max(attemptCost*refusals, waitCost*missed))
-	if t.sure && t.known > 0 && math.Abs(t.low/t.known-1) <= asItWas {
+	if t.known > 0 && math.Abs(t.low/t.known-1) <= asItWas {
 		t.stood = min(t.stood+1, mostStood)
 	} else {
 		t.stood = 0
@@ -292,8 +292,8 @@ func (t *throughput) at(n int64) float64 {
 	case n < t.cost && t.sure: // its window is counted, too (within), and lets through no more than that however they meet
 		return t.low
 	case n < t.cost:
-		x := float64(n) / float64(t.cost)
-		return t.low * (cautious + (1-cautious)*x*x*x)
+		x, less := float64(n)/float64(t.cost), (1-cautious)/float64(int(1)<<t.stood)
+		return t.low * (1 - less*(1-x*x*x))
 	}
 	return t.low * math.Exp2(min(slowly*float64(n-t.cost)/float64(max(t.cycle, shortest)), 30))
 }
