@@ -1,6 +1,9 @@
 package heed
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Some origins refuse a few of all requests by chance, as backends and balancers do that fail
 // now and then, and have no limit at all. What tells the two apart is that a limit refuses for
@@ -58,6 +61,7 @@ const (
 	timeAndAgain = 2       // refusals that tell of chance, at first
 	farBelow     = 0.9     // of what is let through: a limit that holds still refuses nothing there
 	severalTimes = 4       // less than a limit was found to let through: it is none; nor is the rate that a pace fell to
+	asBefore     = 0.1     // of a rate: found no further off, it is as it was
 	inARow       = 6       // blocks that follow each other closely: no limit that is cut is found in so many
 	steeply      = 2       // doublings of the pace in a cycle, where there may be no limit at all
 )
@@ -111,6 +115,9 @@ func (c *chance) inFlight(refused, accepted int64) bool {
 // through before those lowered it, or several times what it fell to; else 0. alone: no other request was on its way meanwhile.
 func (c *chance) shows(r *throughput, start time.Time, probes int, alone bool) (through float64) {
 	n := r.total - r.zeros[0].n
+	if c.found(r, start, n) {
+		c.blocks, c.top = 0, 0
+	}
 	if c.fell(r, n, probes) {
 		through = max(severalTimes*r.low, c.proven)
 		c.take(float64(c.refused) / float64(c.refused+r.total-c.since))
@@ -142,6 +149,12 @@ func (c *chance) shows(r *throughput, start time.Time, probes int, alone bool) (
 	through = max(r.low, c.proven)
 	c.take(0)
 	return through
+}
+
+// found reports whether a request sent at start was refused after n accepted ones where more was tried than a rate that
+// the pace had fallen to, and that is what was let through once more: that is a limit's. By chance it would have been more.
+func (c *chance) found(r *throughput, start time.Time, n int64) bool {
+	return n >= few/2 && c.fallen(r) && r.pace() > r.low && math.Abs(r.least(start)/r.low-1) <= asBefore
 }
 
 // fell takes in a refusal after n accepted requests and a block of so many more refusals. It reports

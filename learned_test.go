@@ -212,6 +212,20 @@ func TestHiddenCapThatLooksLikeChanceAtFirstIsKeptTo(t *testing.T) {
 	}
 }
 
+// The burst that a bucket lets through at first looks like a pace that fell far within a few steps, as where a part of
+// the origin is out of order. That the same rate is found whenever more is tried shows that there is a limit.
+func TestRateFoundTimeAndAgainIsALimit(t *testing.T) {
+	const quota, windows = 1000, 20
+	tally, _ := load{heedtest.Config{
+		Algorithm: heedtest.TokenBucket, Dialect: heedtest.RetryAfterOnly, RetryAfter: heedtest.RetryAfter{Mode: heedtest.RetryAfterShort},
+		Policies: []heedtest.Policy{{Quota: quota, Window: time.Minute}}, Latency: heedtest.RoundTrip(50 * time.Millisecond),
+	}, 16, windows, nil}.play(t)
+	t.Logf("%d accepted, %d refused", tally.Accepted, tally.Refused)
+	if tally.Accepted < quota*windows || tally.Refused > 100 {
+		t.Errorf("%d accepted, want at least %d, %d refused", tally.Accepted, quota*windows, tally.Refused)
+	}
+}
+
 // Where attempts at more have found a rate as it was, the next follow more rarely, and the pace keeps closer to it meanwhile.
 func TestRateThatIsFoundAsItWasIsTriedMoreRarely(t *testing.T) {
 	const quota, windows = 1000, 20
