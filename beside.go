@@ -33,6 +33,9 @@ func (c *chance) exceeded(r *throughput) {
 		share = c.share
 	}
 	next := chance{share: share, seen: c.seen, hint: c.hint, calm: share, then: c.then, failed: c.failed, kept: c.kept}
+	if !c.tells(r) {
+		next.quiet = c.quiet
+	}
 	if r.low == 0 { // there is a limit where there seemed to be none
 		next.failed++
 	}

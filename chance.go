@@ -203,7 +203,12 @@ func (c *chance) well(start time.Time, r *throughput) (rate float64, limit bool)
 	if c.excess = max(c.excess-by*max(c.share, usually), 0); c.excess == 0 {
 		c.calm, c.then = c.share, r.pace()
 	}
-	c.quiet += c.share
+	switch {
+	case r.low == 0:
+		c.quiet += c.share
+	case c.tells(r): // which is little, and a share that harms nobody need not be known
+		c.quiet += max(c.share, usually)
+	}
 	c.tally(r, 0)
 	if c.quiet > 2*few { // half as many come by chance every few minutes, where a quarter is refused
 		*c = chance{failed: c.failed, kept: c.kept}

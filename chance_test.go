@@ -223,6 +223,36 @@ func TestLimitIsKeptToAfterAPartWasOutOfOrder(t *testing.T) {
 	}
 }
 
+// Once nothing comes by chance any more, an attempt at more costs no more than at any other limit: it does not take
+// several refusals to tell them from chance.
+func TestChanceThatIsOverIsForgottenBesideALimit(t *testing.T) {
+	manyRequests(t)
+	const trip, seeds, rest = 50 * time.Millisecond, 4, 20 * time.Minute
+	for _, algorithm := range []heedtest.Algorithm{heedtest.TokenBucket, heedtest.FixedWindow} {
+		var accepted, refused int64
+		for seed := range uint64(seeds) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &flaky{base: heedtest.NewOrigin(heedtest.Config{
+					Algorithm: algorithm, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}, Latency: heedtest.RoundTrip(trip),
+				}), share: .05, status: 503, trip: trip, rng: rand.New(rand.NewPCG(seed, 7))}
+				var before heedtest.Tally
+				f.play(t, 16, 7*time.Minute+rest, func() {
+					time.Sleep(5 * time.Minute)
+					f.partly(0)
+					time.Sleep(2 * time.Minute)
+					before = f.base.Tally()
+				})
+				after := f.base.Tally()
+				accepted, refused = accepted+after.Accepted-before.Accepted, refused+after.Refused-before.Refused
+			})
+		}
+		t.Logf("%s: %d accepted, %d refused", algorithm, accepted, refused)
+		if all := int64(10 * rest.Seconds() * seeds); accepted < all*9/10 || refused > 10*all/1000 {
+			t.Errorf("%s: %d accepted of %d, %d refused", algorithm, accepted, all, refused)
+		}
+	}
+}
+
 // A limit that nobody announces is kept to though some are refused by chance as well: the pace is not lowered for
 // those, and not many more are refused by the limit. One that names a time is the limit's, where those by chance name none.
 func TestHiddenLimitIsKeptToThoughMoreAreRefusedByChance(t *testing.T) {

@@ -86,8 +86,10 @@ func (s *slower) rested() { s.refused, s.from, s.accepted = 0, time.Time{}, 0 }
 // too many for that, so that there is a limit.
 func (p *partition) stillByChance(now time.Time, pm *Permit) (excess bool) {
 	c, s := &p.learner.chance, &p.learner.chance.slower
-	c.quiet = max(c.quiet-2, 0) // one by one, what chance accepts between two refusals does not add up, but far more does
 	r := &p.learner.rate
+	if c.tells(r) {
+		c.quiet = max(c.quiet-2, 0) // one by one, what chance accepts between two refusals does not add up, but far more does
+	}
 	if s.trying() {
 		if s.refuses(pm.start) {
 			known := s.before
