@@ -23,6 +23,21 @@ func TestHiddenWindowIsFoundByWhenItTurns(t *testing.T) {
 	}
 }
 
+// What two windows let through one after the other is what one does, though it could have been one more by when they turned.
+func TestWindowThatLetAsManyThroughTwiceIsNotTakenToLetThroughMore(t *testing.T) {
+	sideBySide(t)
+	for range 5 {
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.FixedWindow, Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}, Dialect: heedtest.RetryAfterOnly,
+			Latency: heedtest.RoundTrip(50 * time.Millisecond),
+		}, 64, 20, nil}.play(t)
+		t.Logf("%d accepted, %d refused", tally.Accepted, tally.Refused)
+		if tally.Accepted < 975 || tally.Refused > 40 {
+			t.Errorf("%d accepted of 1000, %d refused", tally.Accepted, tally.Refused)
+		}
+	}
+}
+
 // What a window that is known has held back, because some requests were long on their way, is made up for.
 func TestWhatAHiddenWindowHeldBackIsMadeUpFor(t *testing.T) {
 	sideBySide(t)
