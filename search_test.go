@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/heedhttp/heed"
 	"github.com/heedhttp/heed/heedtest"
 )
 
@@ -173,6 +174,25 @@ func (s *series) take(now time.Time) bool {
 		s.n, s.lengths, s.shut = 0, s.lengths[1:], true
 	}
 	return !s.shut
+}
+
+// What lets through as many as at first after a pause that heed chose may be a window: that is tried, at twice the pace. A
+// refusal long before a window would have been used up shows that it is none, and then the pause tells nothing of the rate.
+func TestHiddenBucketIsKnownOnceItIsNoWindow(t *testing.T) {
+	for _, trip := range []time.Duration{200 * time.Microsecond, time.Millisecond} {
+		var first int64
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.LeakyBucket, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second, Burst: 51}},
+			Latency: heedtest.RoundTrip(trip),
+		}, 16, 5, func(o *heedtest.Origin, _ *heed.Registry) {
+			time.Sleep(time.Second)
+			first = o.Tally().Refused
+		}}.play(t)
+		t.Logf("%v: %d accepted, %d refused at first, %d later", trip, tally.Accepted, first, tally.Refused-first)
+		if tally.Refused-first > 2 || tally.Accepted < 275 {
+			t.Errorf("%v: %d accepted of 300, %d refused after the first event", trip, tally.Accepted, tally.Refused-first)
+		}
+	}
 }
 
 // So few requests as come from one refusal to the next where a bucket is tried twice as fast tell its rate only to one

@@ -139,6 +139,9 @@ func (t *throughput) refused(start time.Time, usual, through float64) {
 // at least.
 func (t *throughput) attempted(least, usual float64) {
 	if t.pressed < t.cycle || !t.bunches && t.pressed < 4*t.gathered { // a bucket may have held what was accepted at so high a pace
+		if t.trial {
+			t.refutes(least)
+		}
 		t.low = max(t.low, least)
 		t.climb /= 2
 		return
