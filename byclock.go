@@ -93,7 +93,11 @@ func (l *learner) measureTurns() {
 func (l *learner) turnedAt(window, was time.Duration, least, most int64) {
 	r := &l.rate
 	n := (least + most) / 2
-	if r.window == window && (was == window || l.asMany()) { // that was measured, the bounds are reckoned
+	switch {
+	case r.window != window:
+	case l.asMany(): // that was measured, twice, and the bounds are reckoned
+		n = r.cycle
+	case was == window:
 		n = min(max(r.cycle, least), most)
 	}
 	if r.window == window && r.tooFast <= rateOf(r.cycle, window) { // so many are too many
