@@ -30,10 +30,7 @@ func (t *throughput) narrow(least, usual float64) (again bool) {
 	if t.doubt < 1 && t.pressed >= t.cycle || t.pressed >= 4*t.cycle { // it rose slowly: that had been kept up
 		least = max(least, t.at(t.pressed-t.cycle-int64(t.tooFast*usual)))
 	}
-	if t.refutes(least) {
-		t.doubt, t.climb = 0, 0
-		return false
-	}
+	t.refutes(least)
 	t.low = max(t.low, least)
 	doubt := doublings(t.low, most)
 	if came := t.came(); t.burst >= shortest && began >= came { // slower, and some would have been lost while the bucket was full
@@ -46,14 +43,12 @@ func (t *throughput) narrow(least, usual float64) (again bool) {
 	return again
 }
 
-// refutes reports whether a refusal came long before a window would have been used up, after it had begun: it is a bucket, and
+// refutes gives up a first measure where a window would not have been used up yet, after it had begun: it is a bucket, and
 // lets through least, whatever it had let through at once before the pause that heed chose.
-func (t *throughput) refutes(least float64) bool {
-	bucket := t.pressed < t.cycle/2 && least > 0
-	if bucket {
+func (t *throughput) refutes(least float64) {
+	if t.pressed < t.cycle/2 && least > 0 {
 		t.low = least
 	}
-	return bucket
 }
 
 // came is at what rate a bucket was refilled between the latest reopening, when it held
