@@ -6,8 +6,8 @@ import (
 )
 
 // A crowd is how many requests in flight a limit that nobody announces allows.
-// Half of what was in flight at the first refusal is tried, and from there one
-// more at a time.
+// Half of what was in flight at the first refusal is tried, and from there an eighth more each time until that has
+// been too many, and then one more.
 type crowd struct {
 	testing bool      // whether it is such a limit: one request is sent alone to see
 	tooMany int64     // in flight when the first was refused …
@@ -15,8 +15,9 @@ type crowd struct {
 	stood   bool      // the guess did for two rounds
 	most    int64     // in flight in this cycle …
 	often   int64     // … and how many requests that were the last of so many were accepted
+	before  int64     // what was allowed before more was tried last
 	pressed int64     // accepted with so many while others were waiting
-	patient int64     // accepted requests before one more is tried; 0: none has failed yet
+	patient int64     // accepted requests before more is tried; 0: that has not failed yet
 	streak  streak    // since the latest refusal that was put down to it …
 	cut     time.Time // … when it came
 	usual   float64   // logarithm of the seconds that accepted requests take, for the most part; 0: not known
@@ -63,20 +64,20 @@ func (c *crowd) sudden(accepted int64) bool {
 	return c.tooMany > 1 && c.tooMany <= fewAtOnce && accepted <= 2*c.tooMany
 }
 
-// more reports, once, that one more may be tried: so many requests were accepted
+// more returns, once, how many more may be tried: so many requests were accepted
 // with this many in flight.
-func (c *crowd) more(inFlight int64) bool {
+func (c *crowd) more(inFlight int64) (more int64) {
 	c.pressed++
 	c.stood = c.stood || c.pressed >= 2*inFlight
-	patience := c.patient
+	patience, more := c.patient, int64(1)
 	if patience == 0 {
-		patience = 4 * inFlight
+		patience, more = 4*inFlight, max(inFlight/8, 1)
 	}
 	if c.pressed < patience {
-		return false
+		return 0
 	}
 	c.pressed, c.streak.tried = 0, true
-	return true
+	return more
 }
 
 // A streak is what is let through from one refusal to the next. A window lets through as many each time; a limit in
@@ -131,15 +132,17 @@ func (p *partition) learnInFlight(now time.Time) {
 	p.emit(Event{Kind: EventLearned, Time: now, Policy: learnedPolicy, Quota: c.guess, Unit: UnitConcurrentRequests, Learned: true, Remaining: -1})
 }
 
-// oneMoreInFlight tries one more now and then. Where far more than were too many
+// moreInFlight tries more now and then. Where far more than were too many
 // are well, nothing limits them.
-func (p *partition) oneMoreInFlight(s *slot) {
+func (p *partition) moreInFlight(s *slot) {
 	c := &p.learner.crowd
-	if !c.more(s.policy.Quota) {
+	more := c.more(s.policy.Quota)
+	if more == 0 {
 		return
 	}
-	s.policy.Quota++
-	s.terms.Quota++
+	c.before = s.policy.Quota
+	s.policy.Quota += more
+	s.terms.Quota += more
 	p.news = true
 	if s.policy.Quota > 16*c.tooMany {
 		p.unlearn()
@@ -147,14 +150,18 @@ func (p *partition) oneMoreInFlight(s *slot) {
 }
 
 // fewerInFlight takes in that a request was refused though no more were in flight than the learned limit allows, and
-// asked for a wait: one less or, where the guess has not stood yet or is of many, half as many. It reports false where it
-// cannot have been for that, since so many had been accepted, or so few were in flight.
+// asked for a wait. As many are allowed as before more was tried, if that failed for the first time; one less; or half as
+// many, where the guess has not stood yet or is of many. It reports false where it cannot have been for that, since so many
+// had been accepted, or so few were in flight.
 func (p *partition) fewerInFlight(now time.Time, s *slot, inFlight int64, asked time.Duration) bool {
 	c := &p.learner.crowd
 	n, least, halved := s.policy.Quota-1, c.guess/2, false
 	switch {
 	case s.policy.Quota > c.guess: // which stood
 		least = 0
+		if c.patient == 0 {
+			n = c.before
+		}
 	case !c.stood && inFlight < s.policy.Quota/2:
 		return false
 	case !c.stood, c.guess > fewAtOnce: // it can be far fewer

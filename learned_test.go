@@ -196,6 +196,25 @@ func TestHiddenCapIsFoundWhereFarMoreWereInFlight(t *testing.T) {
 	}
 }
 
+// From half of what was in flight at the first refusal it is far to a cap twice as large as that seemed. Where answers take long, one
+// more at a time would take most of the time there is.
+func TestHiddenCapThatIsLargeIsSoonUsedUpWhereAnswersTakeLong(t *testing.T) {
+	sideBySide(t)
+	for _, c := range []struct {
+		quota    int64
+		accepted int64
+	}{{20, 6400}, {30, 9000}} {
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.Concurrency, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: c.quota, Window: 5 * time.Second}},
+			Latency: heedtest.RoundTrip(500 * time.Millisecond),
+		}, 64, 20, nil}.play(t)
+		t.Logf("cap of %d: %d accepted, %d refused", c.quota, tally.Accepted, tally.Refused)
+		if tally.Accepted < c.accepted || tally.Refused > 80 {
+			t.Errorf("cap of %d: %d accepted, want at least %d, %d refused", c.quota, tally.Accepted, c.accepted, tally.Refused)
+		}
+	}
+}
+
 // The first refusal may seem to have come by chance, where few of those on their way by then are refused. Once it is a cap that
 // refuses, no rate is made of what came by chance: beside a cap it would soon be gone, and the cap with it.
 func TestHiddenCapThatLooksLikeChanceAtFirstIsKeptTo(t *testing.T) {

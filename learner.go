@@ -65,7 +65,7 @@ func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 	pressed := p.queued() > 0 || pm.waited > 0
 	p.count(now, pm, pressed)
 	if s := p.inFlightLearned(); s != nil && pressed && int64(pm.level) > s.policy.Quota/2 {
-		p.oneMoreInFlight(s)
+		p.moreInFlight(s)
 	}
 	if l.rate.low > 0 {
 		p.followRate(now, pm.start)
