@@ -44,9 +44,10 @@ func (t *throughput) narrow(least, usual float64) (again bool) {
 }
 
 // refutes gives up a first measure where a window would not have been used up yet, after it had begun: it is a bucket, and
-// lets through least, whatever it had let through at once before the pause that heed chose.
+// lets through least, whatever it had let through at once before the pause that heed chose. That is too much only where it was a
+// lot, and after a few chance may have it.
 func (t *throughput) refutes(least float64) {
-	if t.pressed < t.cycle/2 && least > 0 {
+	if t.ours && t.burst >= shortest && t.pressed < t.cycle/2 && least > 0 {
 		t.low = least
 	}
 }

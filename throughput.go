@@ -42,6 +42,8 @@ type throughput struct {
 	kept     keptUp        // whether low is only a pace that was kept up
 
 	trial   bool          // the pace is twice as high at first, to see whether it was shut for a penalty, or by an outage, or is no bucket
+	either  bool          // … this last one: it is a bucket, or two windows that met
+	ours    bool          // it was heed that chose for how long to wait before the first measure
 	shut    time.Duration // for how long it was closed at the latest blocks, at least
 	penalty time.Duration // for how long it shuts out whoever exceeds it; 0: for no longer than its rate explains
 
@@ -132,14 +134,14 @@ func (t *throughput) refused(start time.Time, usual, through float64) {
 	if t.tooFast <= t.low {
 		t.low, t.climb, t.doubt = t.tooFast, 0, 0
 	}
-	t.pressed, t.trial = 0, again
+	t.pressed, t.trial, t.either = 0, again, again
 }
 
 // attempted takes in that an attempt at more than the known rate was refused, where the limit lets through least
 // at least.
 func (t *throughput) attempted(least, usual float64) {
 	if t.pressed < t.cycle || !t.bunches && t.pressed < 4*t.gathered { // a bucket may have held what was accepted at so high a pace
-		if t.trial {
+		if t.either {
 			t.refutes(least)
 		}
 		t.low = max(t.low, least)

@@ -42,7 +42,7 @@ func (l *learner) measure(reopened, shut time.Time) {
 		climb = max(steep(l.accepted), 1) // that was its own pace, and not the limit's
 	}
 	r.measured(l.accepted, window, climb)
-	r.doubt, r.most = doubt, longest+l.trip()
+	r.doubt, r.most, r.ours = doubt, longest+l.trip(), !l.timed
 	// Where all had been used up in a moment, it says nothing of whether the wait is what the limit
 	// takes, or a penalty, or was an outage where it took long. Trying twice as much costs no more
 	// than what is left of a window.
