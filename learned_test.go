@@ -291,6 +291,31 @@ func TestHiddenLimitThatIsCutAndRaisedIsFollowed(t *testing.T) {
 	}
 }
 
+// However often a slow limit was found as it was, that it was raised is noticed in a few minutes.
+func TestSlowHiddenLimitThatIsRaisedIsFollowed(t *testing.T) {
+	manyRequests(t)
+	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.TokenBucket} {
+		policy := heedtest.Policy{Quota: 60, Window: time.Minute, Burst: 5}
+		if algorithm == heedtest.FixedWindow {
+			policy.Burst = 0
+		}
+		var accepted int64
+		load{heedtest.Config{Algorithm: algorithm, Dialect: heedtest.Silent, Policies: []heedtest.Policy{policy}, Latency: heedtest.RoundTrip(50 * time.Millisecond)}, 16, 81,
+			func(o *heedtest.Origin, _ *heed.Registry) {
+				time.Sleep(time.Hour)
+				policy.Quota *= 10
+				o.SetPolicies(policy)
+				before := o.Tally()
+				time.Sleep(20 * time.Minute)
+				accepted = o.Tally().Accepted - before.Accepted
+			}}.play(t)
+		t.Logf("%s: %d accepted in 20 minutes", algorithm, accepted)
+		if least := int64(5200); accepted < least {
+			t.Errorf("%s: %d accepted in 20 minutes, want at least %d", algorithm, accepted, least)
+		}
+	}
+}
+
 // Once it is over, a time in which hardly anything was accepted does not count
 // for long against a rate that was known.
 func TestOutageIsNotTakenForTheRateForLong(t *testing.T) {

@@ -30,7 +30,7 @@ func (t *throughput) narrow(least, usual float64) (again bool) {
 	if t.doubt < 1 && t.pressed >= t.cycle || t.pressed >= 4*t.cycle { // it rose slowly: that had been kept up
 		least = max(least, t.at(t.pressed-t.cycle-int64(t.tooFast*usual)))
 	}
-	t.refutes(least)
+	t.refute(least)
 	t.low = max(t.low, least)
 	doubt := doublings(t.low, most)
 	if came := t.came(); t.burst >= shortest && began >= came { // slower, and some would have been lost while the bucket was full
@@ -43,10 +43,10 @@ func (t *throughput) narrow(least, usual float64) (again bool) {
 	return again
 }
 
-// refutes gives up a first measure where a window would not have been used up yet, after it had begun: it is a bucket, and
+// refute gives up a first measure where a window would not have been used up yet, after it had begun: it is a bucket, and
 // lets through least, whatever it had let through at once before the pause that heed chose. That is too much only where it was a
 // lot, and after a few chance may have it.
-func (t *throughput) refutes(least float64) {
+func (t *throughput) refute(least float64) {
 	if t.ours && t.burst >= shortest && t.pressed < t.cycle/2 && least > 0 {
 		t.low = least
 	}

@@ -85,6 +85,9 @@ const (
 	mostMarks   = 32
 )
 
+// noRarer is how long more is not tried at most because a limit was found as it was: a slow one may have been raised.
+const noRarer = 5 * time.Minute
+
 // accepted counts a request sent at an instant; pressed: others were waiting.
 func (t *throughput) accepted(start time.Time, pressed bool) {
 	if pressed {
@@ -142,7 +145,7 @@ func (t *throughput) refused(start time.Time, usual, through float64) {
 func (t *throughput) attempted(least, usual float64) {
 	if t.pressed < t.cycle || !t.bunches && t.pressed < 4*t.gathered { // a bucket may have held what was accepted at so high a pace
 		if t.either {
-			t.refutes(least)
+			t.refute(least)
 		}
 		t.low = max(t.low, least)
 		t.climb /= 2
@@ -269,7 +272,7 @@ func (t *throughput) reopened(closed time.Duration, refusals float64) {
 	} else {
 		t.stood = 0
 	}
-	t.cost <<= t.stood
+	t.cost = max(t.cost, min(t.cost<<t.stood, int64(t.low*noRarer.Seconds())))
 	if t.shorter = t.shorter && t.stood == 0; t.shorter {
 		t.cost = min(t.cost, soon*t.cycle)
 	}
