@@ -95,7 +95,7 @@ func (l *learner) turnedAt(window, was time.Duration, least, most int64) {
 	n := (least + most) / 2
 	switch {
 	case r.window != window:
-	case l.asMany(): // that was measured, twice, and the bounds are reckoned
+	case l.asMany(): // that was measured, and the bounds are reckoned
 		n = r.cycle
 	case was == window:
 		n = min(max(r.cycle, least), most)

@@ -36,7 +36,7 @@ type chance struct {
 	excess float64       // refusals beyond what that explains …
 	calm   float64       // … the share when there were none …
 	then   float64       // … and the pace
-	quiet  float64       // so many more would have been refused of those accepted of late than twice those that were
+	quiet  float64       // so many more would have been refused of those accepted of late, and that tell, than twice those that were
 	slower slower
 
 	close  int     // blocks in a row before which hardly any were accepted
@@ -154,7 +154,7 @@ func (c *chance) shows(r *throughput, start time.Time, probes int, alone bool) (
 // found reports whether a request sent at start was refused after n accepted ones where more was tried than a rate that
 // the pace had fallen to, and that is what was let through once more: that is a limit's. By chance it would have been more.
 func (c *chance) found(r *throughput, start time.Time, n int64) bool {
-	return n >= few/2 && c.fallen(r) && r.pace() > r.low && math.Abs(r.least(start)/r.low-1) <= asBefore
+	return n >= few && c.fallen(r) && r.pace() > r.low && math.Abs(r.least(start)/r.low-1) <= asBefore
 }
 
 // fell takes in a refusal after n accepted requests and a block of so many more refusals. It reports

@@ -15,7 +15,8 @@ type crowd struct {
 	stood   bool      // the guess did for two rounds
 	most    int64     // in flight in this cycle …
 	often   int64     // … and how many requests that were the last of so many were accepted
-	before  int64     // what was allowed before more was tried last
+	before  int64     // what was allowed before more was tried last …
+	refusal int64     // … and when one was refused last
 	pressed int64     // accepted with so many while others were waiting
 	patient int64     // accepted requests before more is tried; 0: that has not failed yet
 	streak  streak    // since the latest refusal that was put down to it …
@@ -69,6 +70,9 @@ func (c *crowd) sudden(accepted int64) bool {
 func (c *crowd) more(inFlight int64) (more int64) {
 	c.pressed++
 	c.stood = c.stood || c.pressed >= 2*inFlight
+	if inFlight > c.refusal*5/4 { // far more than were too many
+		c.patient = 0
+	}
 	patience, more := c.patient, int64(1)
 	if patience == 0 {
 		patience, more = 4*inFlight, max(inFlight/8, 1)
@@ -176,8 +180,8 @@ func (p *partition) fewerInFlight(now time.Time, s *slot, inFlight int64, asked 
 	case c.stood:
 		c.fewer(n, asked)
 	}
-	s.policy.Quota, s.terms.Quota, c.cut = n, n, now
-	c.pressed = 0
+	c.refusal, c.cut, c.pressed = s.policy.Quota, now, 0
+	s.policy.Quota, s.terms.Quota = n, n
 	return true
 }
 

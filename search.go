@@ -43,12 +43,12 @@ func (t *throughput) narrow(least, usual float64) (again bool) {
 	return again
 }
 
-// refute gives up a first measure where a window would not have been used up yet, after it had begun: it is a bucket, and
-// lets through least, whatever it had let through at once before the pause that heed chose. That is too much only where it was a
-// lot, and after a few chance may have it.
+// refute gives up a first measure where a refusal came before a window would have been used up, after it had begun: it
+// is a bucket, and lets through least, whatever it had let through at once before the pause that heed chose. Where that is far
+// less the refusal may have come by chance, or most of the pause was lost on a bucket that was full.
 func (t *throughput) refute(least float64) {
-	if t.ours && t.burst >= shortest && t.pressed < t.cycle/2 && least > 0 {
-		t.low = least
+	if t.ours && t.burst >= shortest && t.total-t.opened.n < t.cycle/2 && least >= t.low/2 {
+		t.low = min(t.low, least)
 	}
 }
 

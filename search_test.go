@@ -2,6 +2,7 @@ package heed_test
 
 import (
 	"net/http"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -195,6 +196,75 @@ func TestHiddenBucketIsKnownOnceItIsNoWindow(t *testing.T) {
 	t.Logf("%d accepted, %d refused after the first event", accepted, later)
 	if accepted < runs*275 || later > 5*runs/2 {
 		t.Errorf("%d accepted of %d, %d refused after the first event", accepted, runs*300, later)
+	}
+}
+
+// stray is an origin beside which one request is refused, once so many were accepted since it first let through again.
+type stray struct {
+	*heedtest.Origin
+	after int
+
+	mu      sync.Mutex
+	refused time.Time // when the origin first refused …
+	n       int       // … and accepted since, a second later or more
+	over    bool
+}
+
+func (s *stray) RoundTrip(req *http.Request) (*http.Response, error) {
+	s.mu.Lock()
+	now := !s.over && s.n >= s.after
+	s.over = s.over || now
+	s.mu.Unlock()
+	if now {
+		return answer(503), nil
+	}
+	resp, err := s.Origin.RoundTrip(req)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch refused := err == nil && resp.StatusCode == 429; {
+	case refused && s.refused.IsZero():
+		s.refused = time.Now()
+	case !refused && !s.refused.IsZero() && time.Since(s.refused) > time.Second:
+		s.n++
+	}
+	return resp, err
+}
+
+// One that is refused by chance when the limit has just let through again for the first time does not make a slow bucket of it.
+func TestStrayRefusalAfterTheFirstReopeningLowersTheRateLittle(t *testing.T) {
+	const length = 5 * time.Minute
+	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.TokenBucket} {
+		for _, k := range []int{1, 5, 12} {
+			synctest.Test(t, func(t *testing.T) {
+				s := &stray{after: k, Origin: heedtest.NewOrigin(heedtest.Config{
+					Algorithm: algorithm, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: 400, Window: 10 * time.Second}}, Latency: heedtest.RoundTrip(5 * time.Millisecond),
+				})}
+				client := quiet(t, s, heed.Limits{}).Client()
+				end := time.Now().Add(length)
+				var wg sync.WaitGroup
+				for range 16 {
+					wg.Go(func() {
+						for time.Now().Before(end) {
+							resp, err := client.Get("https://origin.test/")
+							if err != nil {
+								t.Error(err)
+								return
+							}
+							resp.Body.Close()
+						}
+					})
+				}
+				wg.Wait()
+				if !s.over {
+					t.Errorf("%s, %d: none was refused by chance", algorithm, k)
+				}
+				tally := s.Tally()
+				t.Logf("%s, %d: %d accepted, %d refused", algorithm, k, tally.Accepted, tally.Refused)
+				if all := int64(40 * length.Seconds()); tally.Accepted < all*8/10 {
+					t.Errorf("%s, %d: %d accepted of %d", algorithm, k, tally.Accepted, all)
+				}
+			})
+		}
 	}
 }
 
