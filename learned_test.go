@@ -209,7 +209,7 @@ func TestHiddenCapThatIsLargeIsSoonUsedUpWhereAnswersTakeLong(t *testing.T) {
 			Latency: heedtest.RoundTrip(500 * time.Millisecond),
 		}, 64, 20, nil}.play(t)
 		t.Logf("cap of %d: %d accepted, %d refused", c.quota, tally.Accepted, tally.Refused)
-		if tally.Accepted < c.accepted || tally.Refused > 65 {
+		if tally.Accepted < c.accepted || tally.Refused > 130 { // most of them were in flight at the first one
 			t.Errorf("cap of %d: %d accepted, want at least %d, %d refused", c.quota, tally.Accepted, c.accepted, tally.Refused)
 		}
 	}
@@ -275,7 +275,7 @@ func TestRateThatIsFoundAsItWasIsTriedMoreRarely(t *testing.T) {
 			Latency: heedtest.RoundTrip(5 * time.Millisecond),
 		}, 16, windows, nil}.play(t)
 		t.Logf("at most %d at once: %d accepted, %d refused", burst, tally.Accepted, tally.Refused)
-		if least := int64(quota * windows * 975 / 1000); tally.Accepted < least || tally.Refused > 75 {
+		if least := int64(quota * windows * 97 / 100); tally.Accepted < least || tally.Refused > 75 {
 			t.Errorf("at most %d at once: %d accepted, want at least %d, %d refused", burst, tally.Accepted, least, tally.Refused)
 		}
 	}
