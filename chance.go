@@ -211,7 +211,7 @@ func (c *chance) well(start time.Time, r *throughput) (rate float64, limit bool)
 	}
 	c.tally(r, 0)
 	if c.quiet > 2*few { // half as many come by chance every few minutes, where a quarter is refused
-		*c = chance{failed: c.failed, kept: c.kept}
+		c.over()
 	}
 	return 0, false
 }
@@ -227,8 +227,8 @@ func (c *chance) tally(r *throughput, refused float64) {
 	}
 }
 
-// explained takes what came by chance, as it seemed, for what a limit in flight refuses.
-func (c *chance) explained() { *c = chance{failed: c.failed, kept: c.kept} }
+// over takes it that nothing comes by chance: no more, or it never did, where a limit in flight explains it.
+func (c *chance) over() { *c = chance{failed: c.failed, kept: c.kept} }
 
 // isLimit takes what was refused at a higher pace to be a limit's, and returns its rate. What is refused at
 // the lower pace as well still comes by chance.

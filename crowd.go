@@ -126,7 +126,7 @@ func (p *partition) inFlightLearned() *slot {
 // learnInFlight caps requests in flight.
 func (p *partition) learnInFlight(now time.Time) {
 	c := &p.learner.crowd
-	p.learner.chance.explained()
+	p.learner.chance.over()
 	c.guess, c.pressed, c.stood, c.streak = max(c.tooMany/2, 1), 0, false, streak{}
 	s := newSlot(Policy{Name: learnedPolicy, Quota: c.guess, Unit: UnitConcurrentRequests}, SourceLearned)
 	p.slots = append(p.slots, s)
