@@ -14,13 +14,13 @@ import (
 // Nothing is made of windows and bursts then, for when exactly a limit was met is not known. Whatever its algorithm, a
 // limit lets through its rate from one such event to the next, and refuses nothing of what goes evenly below that.
 
-// heldFor is how many requests are accepted from one attempt at more to the next: one costs as many refusals as are
-// too many, which are to be 20 in 1000.
-const heldFor = 50 * tooMany
+// heldFor is how many requests are accepted, for each that an attempt at more costs, from one attempt to the next: 20 in
+// 1000 are to be refused at most.
+const heldFor = 50
 
 // cleanFor is how many of them go at a pace at which a limit that holds still refuses nothing: they tell the share
 // that chance does.
-const cleanFor = heldFor / 3
+const cleanFor = 100
 
 // besideChance reports whether a rate is known where some are refused by chance as well.
 func (l *learner) besideChance() bool { return l.rate.low > 0 && l.chance.share > 0 }
@@ -28,11 +28,11 @@ func (l *learner) besideChance() bool { return l.rate.low > 0 && l.chance.share 
 // exceeded takes in that more are refused than comes by chance: what was since it began is the limit's, save
 // well below the known rate, where it is likelier that more come by chance than was thought.
 func (c *chance) exceeded(r *throughput) {
-	share := c.calm
+	share, seen := c.calm, c.seen
 	if r.low > 0 && c.tells(r) {
-		share = c.share
+		share, seen = c.share, min(seen, 2*few) // it may have been the limit's all the same: what follows tells
 	}
-	next := chance{share: share, seen: c.seen, hint: c.hint, calm: share, then: c.then, failed: c.failed, kept: c.kept}
+	next := chance{share: share, seen: seen, hint: c.hint, calm: share, then: c.then, failed: c.failed, kept: c.kept}
 	if !c.tells(r) {
 		next.quiet = c.quiet
 	}
@@ -54,11 +54,15 @@ func (t *throughput) exceeded(start time.Time, pace, share float64) {
 		}
 	}
 	t.zeros = append([]mark{{start, t.total}}, t.zeros[:min(len(t.zeros), mostZeros-1)]...)
-	climb := t.climb
+	climb, stood := t.climb, 0
 	t.climb, t.pressed, t.tooFast = 0, 0, tooFast
 	switch {
 	case tooFast > t.low:
-		t.low = min(max(t.low, least, pace*math.Exp2(-2*max(climb, slowly))), tooFast)
+		kept := pace * math.Exp2(-2*max(climb, slowly))
+		if climb == 0 && 0 < least && least <= t.low/cautious && t.stood < mostStood { // it had been gathered by a bucket
+			kept, stood = 0, t.stood+1
+		}
+		t.low = min(max(t.low, least, kept), tooFast)
 		if tooFast > 2*t.low {
 			t.climb = max(climb/4, slowly)
 		}
@@ -71,24 +75,33 @@ func (t *throughput) exceeded(start time.Time, pace, share float64) {
 		}
 		t.low = max(min(0.95*t.low, least), t.low/8)
 	}
+	t.stood = stood
 }
 
-// reopenedBeside takes in that the limit lets through again.
-func (l *learner) reopenedBeside(now, start, reopened time.Time) {
-	r := &l.rate
+// reopenedBeside takes in that the limit lets through again a request sent at start, since reopened and after shut. One
+// that let nothing through for several units is a window, and that was its worth.
+func (l *learner) reopenedBeside(now, start, reopened, shut time.Time) {
+	r, was := &l.rate, l.rate.low
+	if l.lower(shut); r.low < was {
+		r.cycle = max(r.cycle, l.accepted)
+	}
 	r.opened, l.seen = mark{start, r.total}, now
 	l.begin(reopened)
-	r.hold()
+	r.hold(l.crowd.trip())
 }
 
 // besideFirst has the pace rise from the first measure on: it says little where some of what was refused came by chance.
 func (l *learner) besideFirst() {
 	r := &l.rate
-	*r = throughput{low: r.low, cycle: shortest, climb: steeply, cost: heldFor, total: r.total, burst: r.burst, zeros: r.zeros, opened: r.opened}
+	*r = throughput{low: r.low, cycle: shortest, climb: steeply, cost: heldFor * tooMany, total: r.total, burst: r.burst, zeros: r.zeros, opened: r.opened}
 }
 
 // hold keeps to the rate for long before more is tried, and at first to less, which tells the share that comes by chance.
-func (t *throughput) hold() { t.pressed, t.cost, t.clean = 0, heldFor, cleanFor }
+// More costs as many refusals as are too many, and what is on its way then: usual is how many seconds a request takes.
+func (t *throughput) hold(usual float64) {
+	t.pressed, t.cost, t.clean = 0, int64(heldFor*(tooMany+t.low*usual)), cleanFor
+	t.tryRarely()
+}
 
 // goOn goes back to what was known, where nothing has come of it that less was tried: the pace rises on where it
 // rose steeply, and a rate is kept to as after a refusal.
@@ -98,7 +111,7 @@ func (p *partition) goOn(now time.Time, known throughput) {
 	known.total, known.burst = l.rate.total, l.rate.burst
 	known.rested()
 	if known.climb == 0 {
-		known.hold()
+		known.hold(l.crowd.trip())
 	}
 	l.rate = known
 	p.setLearnedRate(now)

@@ -16,7 +16,10 @@ import (
 //     next to nothing.
 //   - A limit refuses nothing at a pace well below what it let through just before, from one
 //     refusal to the next; chance refuses as many of each hundred. Only a strict limit does, where
-//     requests met on their way to it, so that no refusal counts of one that was not alone.
+//     requests met on their way to it, but many more then: of one that was not alone, no refusal counts
+//     that came after fewer than a few.
+//   - What is sent right after one that was refused is accepted all the same, all of it. A limit lets no
+//     more through than its rate then.
 //
 // Neither is proof: a limit may let through nearly all that is wanted, or be cut step by step. So
 // whoever takes it for chance is put right soon. From then on a refused request waits by itself,
@@ -36,7 +39,7 @@ type chance struct {
 	excess float64       // refusals beyond what that explains …
 	calm   float64       // … the share when there were none …
 	then   float64       // … and the pace
-	quiet  float64       // so many more would have been refused of those accepted of late, and that tell, than twice those that were
+	quiet  float64       // so many more would have been refused of those accepted of late than twice those that were
 	slower slower
 
 	close  int     // blocks in a row before which hardly any were accepted
@@ -52,18 +55,19 @@ type chance struct {
 }
 
 const (
-	byFar        = 4       // times the share that is usual, and more than chance refuses …
-	byMore       = 2       // … and where a limit is known, too: no more of what it refuses is to be explained
-	usually      = 1. / 64 // of all requests: a share that harms nobody
-	lately       = 256     // requests
-	tooMany      = 6       // refusals in excess …
-	tooManyMore  = 4       // … and where a limit is known, too
-	timeAndAgain = 2       // refusals that tell of chance, at first
-	farBelow     = 0.9     // of what is let through: a limit that holds still refuses nothing there
-	severalTimes = 4       // less than a limit was found to let through: it is none; nor is the rate that a pace fell to
-	asBefore     = 0.1     // of a rate: found no further off, it is as it was
-	inARow       = 6       // blocks that follow each other closely: no limit that is cut is found in so many
-	steeply      = 2       // doublings of the pace in a cycle, where there may be no limit at all
+	byFar        = 4        // times the share that is usual, and more than chance refuses …
+	byMore       = 2        // … and where a limit is known, too: no more of what it refuses is to be explained
+	usually      = 1. / 64  // of all requests: a share that harms nobody
+	hardlyAny    = 1. / 512 // … and one that makes hardly any difference
+	lately       = 256      // requests
+	tooMany      = 6        // refusals in excess …
+	tooManyMore  = 4        // … and where a limit is known, too
+	timeAndAgain = 2        // refusals that tell of chance, at first
+	farBelow     = 0.9      // of what is let through: a limit that holds still refuses nothing there
+	severalTimes = 4        // less than a limit was found to let through: it is none; nor is the rate that a pace fell to
+	asBefore     = 0.1      // of a rate: found no further off, it is as it was
+	inARow       = 6        // blocks that follow each other closely: no limit that is cut is found in so many
+	steeply      = 2        // doublings of the pace in a cycle, where there may be no limit at all
 )
 
 // byChance takes in that pm's request was refused, and reports whether that came by chance, or was
@@ -133,22 +137,35 @@ func (c *chance) shows(r *throughput, start time.Time, probes int, alone bool) (
 	case n < few/2, probes > 1: // … and hardly ever so many, but a limit that was cut does
 		c.odds, c.proven = 0, 0
 		return 0
+	case r.pace() <= farBelow*c.proven && (alone || n >= farFewer): // had requests met on their way, more would have been refused
+		c.odds += 2
 	case r.pace() > r.low: // refused as an attempt at more, it may tell of a limit
 		c.odds = max(c.odds-1, 0)
-	case alone && r.pace() <= farBelow*c.proven:
-		c.odds += 2
 	}
 	if n >= few {
 		// What was on its way at the refusal before and was let through is no pace that was kept up.
 		accepted := r.total - max(r.zeros[0].n, r.opened.n)
 		c.proven = max(c.proven, rateOf(accepted, start.Sub(r.zeros[0].at)))
 	}
-	if c.odds < 2*timeAndAgain<<min(2*c.failed, few) {
+	if !c.likely() {
 		return 0
 	}
 	through = max(r.low, c.proven)
 	c.take(0)
 	return through
+}
+
+// likely reports whether it has shown often enough that refusals come by chance.
+func (c *chance) likely() bool { return c.odds >= 2*timeAndAgain<<min(2*c.failed, few) }
+
+// unharmed takes in that requests went on at a rate far above what a refusal seemed to tell, and were accepted. It
+// reports whether refusals are taken to come by chance.
+func (c *chance) unharmed() bool {
+	if c.odds += 2; !c.likely() {
+		return false
+	}
+	c.take(0)
+	return true
 }
 
 // found reports whether a request sent at start was refused after n accepted ones where more was tried than a rate that
@@ -206,8 +223,8 @@ func (c *chance) well(start time.Time, r *throughput) (rate float64, limit bool)
 	switch {
 	case r.low == 0:
 		c.quiet += c.share
-	case c.tells(r): // which is little, and a share that harms nobody need not be known
-		c.quiet += max(c.share, usually)
+	case r.pace() <= r.low: // beyond, what is refused is likelier the limit's
+		c.quiet += max(c.share, hardlyAny)
 	}
 	c.tally(r, 0)
 	if c.quiet > 2*few { // half as many come by chance every few minutes, where a quarter is refused

@@ -3,6 +3,7 @@ package heed_test
 import (
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -288,6 +289,104 @@ func TestHiddenLimitIsKeptToThoughMoreAreRefusedByChance(t *testing.T) {
 			t.Errorf("%s, %s, %.0f in 100: %.2f of what is let through, %.0f refused beside those by chance", c.algorithm, c.dialect, 100*c.share, accepted, refused)
 		}
 	}
+}
+
+// So is one of hundreds a second, though many are on their way then, and none is alone: what meets a refusal there and
+// is accepted tells that it came by chance.
+func TestHiddenLimitOfHundredsASecondIsKeptToThoughAFewAreRefusedByChance(t *testing.T) {
+	manyRequests(t)
+	const trip, length, seeds, goroutines = 50 * time.Millisecond, 3 * time.Minute, 2, 64
+	for _, c := range []struct {
+		algorithm heedtest.Algorithm
+		quota     int64
+		window    time.Duration
+		share     float64
+		accepted  float64 // of what is let through, at least
+		refused   float64 // by the limit, per 1000 accepted, at most
+	}{
+		{heedtest.FixedWindow, 500, time.Second, .005, .7, 15},
+		{heedtest.FixedWindow, 5000, 10 * time.Second, .005, .8, 12},
+		{heedtest.TokenBucket, 500, time.Second, .005, .8, 20},
+		{heedtest.TokenBucket, 100, time.Second, .01, .75, 20},
+		{heedtest.SlidingWindow, 1000, 10 * time.Second, .01, .7, 30},
+	} {
+		var accepted, refused int64
+		for seed := range uint64(seeds) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &flaky{share: c.share, status: 503, trip: trip, rng: rand.New(rand.NewPCG(seed, 7)), base: heedtest.NewOrigin(heedtest.Config{
+					Algorithm: c.algorithm, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: c.quota, Window: c.window}}, Latency: heedtest.RoundTrip(trip),
+				})}
+				f.play(t, goroutines, length, nil)
+				tally := f.base.Tally()
+				accepted, refused = accepted+tally.Accepted, refused+tally.Refused
+			})
+		}
+		// One that is refused by chance waits for five seconds and up to half of one more.
+		most := min(float64(c.quota)/c.window.Seconds(), (1-c.share)/(trip.Seconds()+c.share*5.25)*goroutines)
+		part, per1000 := float64(accepted)/(most*length.Seconds()*seeds), 1000*float64(refused)/float64(accepted)
+		t.Logf("%s of %d per %v, %.1f in 100: %.2f of what is let through, %.1f refused per 1000", c.algorithm, c.quota, c.window, 100*c.share, part, per1000)
+		if part < c.accepted || per1000 > c.refused {
+			t.Errorf("%s of %d per %v, %.1f in 100: %.2f of what is let through, %.1f refused per 1000", c.algorithm, c.quota, c.window, 100*c.share, part, per1000)
+		}
+	}
+}
+
+// Refusals by chance look like those of a limit in flight, too, where many are sent at the same instant. Once a window is
+// used up nothing is accepted, however many are in flight: that is soon noticed, and costs no wait of minutes.
+func TestLimitInFlightThatRefusesAllIsNone(t *testing.T) {
+	sideBySide(t)
+	const trip = 50 * time.Millisecond
+	for seed := range uint64(4) {
+		synctest.Test(t, func(t *testing.T) {
+			f := &flaky{share: .002, status: 503, trip: trip, rng: rand.New(rand.NewPCG(seed, 7)), base: heedtest.NewOrigin(heedtest.Config{
+				Algorithm: heedtest.FixedWindow, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: 3000, Window: time.Minute}}, Latency: heedtest.RoundTrip(trip),
+			})}
+			f.play(t, 64, 5*time.Minute, nil)
+			tally := f.base.Tally()
+			t.Logf("seed %d: %d accepted, %d refused", seed, tally.Accepted, tally.Refused)
+			if tally.Accepted < 9000 || tally.Refused > 400 {
+				t.Errorf("seed %d: %d accepted of 15000, %d refused", seed, tally.Accepted, tally.Refused)
+			}
+		})
+	}
+}
+
+// A request that is refused by chance waits no longer for others that were refused before it.
+func TestRefusalsByChanceInARowDoNotLengthenTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &flaky{share: .05, status: 503, trip: 50 * time.Millisecond, rng: rand.New(rand.NewPCG(1, 7))}
+		client := quiet(t, f, heed.Limits{}).Client()
+		ask := func() {
+			if _, err := client.Get("https://origin.test/"); err != nil {
+				t.Error(err)
+			}
+		}
+		known := time.Now().Add(time.Minute) // that they come by chance
+		var wg sync.WaitGroup
+		for range 16 {
+			wg.Go(func() {
+				for time.Now().Before(known) {
+					ask()
+				}
+			})
+		}
+		wg.Wait()
+		f.partly(1)
+		var waits [4]time.Duration
+		for i := range waits {
+			began := time.Now()
+			wg.Go(func() {
+				ask()
+				waits[i] = time.Since(began)
+			})
+			time.Sleep(time.Second)
+		}
+		f.partly(0)
+		wg.Wait()
+		if longest := slices.Max(waits[:]); longest > 6*time.Second {
+			t.Errorf("one waited for %v", longest)
+		}
+	})
 }
 
 // Where some have long been refused by chance, a limit that begins is still found, by few refusals

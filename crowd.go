@@ -87,10 +87,19 @@ func (c *crowd) more(inFlight int64) (more int64) {
 // A streak is what is let through from one refusal to the next. A window lets through as many each time; a limit in
 // flight does so only where each refusal is brought about by one more that is tried, after as many.
 type streak struct {
+	began  time.Time // when the refusal before it came, or the first of several with nothing let through between them
 	from   time.Time // when the first of them was sent
 	n      int64
 	before int64 // in the one before
 	tried  bool  // more was, meanwhile
+}
+
+// next is the streak after one more refusal, which comes now.
+func (k *streak) next(now time.Time) streak {
+	if k.n == 0 && !k.began.IsZero() {
+		now = k.began
+	}
+	return streak{began: now, before: k.n}
 }
 
 func (k *streak) accepted(start time.Time) {
@@ -115,6 +124,21 @@ func (c *crowd) fewer(inFlight int64, asked time.Duration) {
 	} else {
 		c.patient = cost
 	}
+}
+
+// refusesAll reports whether all that was in flight at the refusal before the latest streak is answered, and nothing
+// was accepted since. A limit in flight has let in as many as it allows, and those are accepted in the end.
+func (p *partition) refusesAll() bool {
+	k := &p.learner.crowd.streak
+	if k.n > 0 || k.began.IsZero() {
+		return false
+	}
+	for pm := p.inFlight.oldest; pm != nil && pm.start.Before(k.began); pm = pm.younger {
+		if !pm.answered {
+			return false
+		}
+	}
+	return true
 }
 
 // inFlightLearned returns the slot of a learned limit in flight, nil where

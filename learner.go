@@ -68,6 +68,7 @@ func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 		p.moreInFlight(s)
 	}
 	if l.rate.low > 0 {
+		l.rate.trip = l.crowd.trip()
 		p.followRate(now, pm.start)
 	}
 }
@@ -260,14 +261,14 @@ func (p *partition) tooManyInFlight(now time.Time, s *slot, pm *Permit, fresh bo
 	switch k := &l.crowd.streak; {
 	case !fresh, int64(pm.level) > s.policy.Quota, pm.start.Before(l.crowd.cut): // sent before it was learned, or lowered
 		return true
-	case l.asOften(int64(p.unanswered)): // whatever was in flight
+	case l.asOften(int64(p.unanswered)), p.refusesAll(): // whatever was in flight
 		return false
 	case hint > 0 && k.again(): // others had a part of what was let through the first time
 		l.since, l.accepted = k.from, k.n
 		l.rate.burst = max(l.rate.burst, k.n)
 		return false
 	default:
-		*k = streak{before: k.n}
+		*k = k.next(now)
 	}
 	return p.fewerInFlight(now, s, int64(max(pm.level, p.unanswered+1)), hint)
 }

@@ -49,14 +49,16 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 	r.asked = hintOf(a, o.limits.IgnoreHeaders)
 	r.hint = r.asked
 	why := p.learnFrom(now, &r, status)
-	if r.fresh && r.hint <= 0 {
+	if r.fresh && r.hint <= 0 && why != foundChance { // those tell nothing of how long the others are to wait
 		r.backoff.blind++
 	}
 	switch {
 	case r.hint > 0:
 		p.refusedUntil(now, &r)
-	case why == foundStrictLimit, p.inFlightLearned() != nil:
+	case why == foundStrictLimit:
 		// It goes again when another one ends.
+	case p.inFlightLearned() != nil:
+		r.backoff.blind = 1 // as does this one: however many there were, none of them waited
 	case why == foundLimit && p.learner.rate.low > 0:
 		p.pauseAtRate(now, &r)
 	default:

@@ -13,7 +13,7 @@ func (p *partition) learnReopened(now, start time.Time) {
 		r.burst = r.total + 1
 	}
 	switch {
-	case alone && l.chance.inFlight(l.also, l.meanwhile):
+	case (alone || r.low == 0 && l.blocks == 0) && l.chance.inFlight(l.also, l.meanwhile): // be it that the one alone was refused, too
 		p.unlearn()
 	case alone:
 		p.learnInFlight(now)
@@ -21,6 +21,8 @@ func (p *partition) learnReopened(now, start time.Time) {
 		l.blocks, r.closed = 1, start.Sub(l.hit)
 		l.begin(start)
 		p.learnInFlight(now)
+	case r.low > 0 && !l.besideChance() && r.low < l.wentOn()/2 && l.chance.unharmed():
+		p.letGo(now, l.wentOn())
 	case l.learnRate(now, start):
 		l.goByAnswers(now)
 		p.setLearnedRate(now).limiter.AllowN(now, 1) // the one that has just been accepted
@@ -29,6 +31,10 @@ func (p *partition) learnReopened(now, start time.Time) {
 			Unit: UnitRequests, Learned: true, Remaining: -1})
 	}
 }
+
+// wentOn is a pace that turned out not to be too fast, though one was refused at it: as good as all that were sent next
+// were accepted; 0: they were not.
+func (l *learner) wentOn() float64 { return min(l.unharmed(), l.rate.tooFast) }
 
 // learnRate takes in what the block that is over tells of the rate: the origin accepts again a
 // request sent at start. It reports false where no rate is known yet.
@@ -41,7 +47,7 @@ func (l *learner) learnRate(now, start time.Time) bool {
 		reopened, shut = l.named, l.named // it would have been accepted then
 	}
 	if l.besideChance() {
-		l.reopenedBeside(now, start, reopened)
+		l.reopenedBeside(now, start, reopened, shut)
 		return true
 	}
 	l.learnPenalty(reopened)
@@ -60,6 +66,7 @@ func (l *learner) learnRate(now, start time.Time) bool {
 		l.measureTurns()
 	}
 	l.learnBunches()
+	r.low = max(r.low, cautious*l.wentOn())
 	l.riseAgain()
 	r.opened, l.seen = mark{start, r.total}, now
 	l.begin(reopened)

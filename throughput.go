@@ -55,11 +55,12 @@ type throughput struct {
 	stood   int           // times in a row that an attempt at more found the limit as it was
 	shorter bool          // it may be far shorter: more is to be tried soon, and at a pace that rises fast
 
-	total int64  // accepted, ever
-	burst int64  // of them, those before the first reopening
-	zeros []mark // the latest refusals that began a block, the last one first
-	marks []mark // instants since the first of them …
-	next  int    // … the oldest of them, once there are all
+	trip  float64 // seconds that a request takes
+	total int64   // accepted, ever
+	burst int64   // of them, those before the first reopening
+	zeros []mark  // the latest refusals that began a block, the last one first
+	marks []mark  // instants since the first of them …
+	next  int     // … the oldest of them, once there are all
 }
 
 // A mark is how many requests had been accepted by an instant.
@@ -272,12 +273,17 @@ func (t *throughput) reopened(closed time.Duration, refusals float64) {
 	} else {
 		t.stood = 0
 	}
-	t.cost = max(t.cost, min(t.cost<<t.stood, int64(t.low*noRarer.Seconds())))
+	t.tryRarely()
 	if t.shorter = t.shorter && t.stood == 0; t.shorter {
 		t.cost = min(t.cost, soon*t.cycle)
 	}
 	t.gathered = min(t.burst, int64(missed))
 	t.pressed = 0
+}
+
+// tryRarely has more be tried the more rarely the more often that found the limit as it was.
+func (t *throughput) tryRarely() {
+	t.cost = max(t.cost, min(t.cost<<t.stood, int64(t.low*noRarer.Seconds())))
 }
 
 // pace is how fast requests go now, in requests per second: as after the first
@@ -292,7 +298,7 @@ func (t *throughput) at(n int64) float64 {
 	case t.trial:
 		return t.low * cautious * t.twice(n)
 	case t.climb > 0:
-		return t.low * cautious * math.Exp2(min(t.climb*float64(n)/float64(t.cycle), 30))
+		return min(t.low*cautious*math.Exp2(min(t.climb*float64(n)/float64(t.cycle), 30)), t.bySteps(n))
 	case t.shorter && n >= t.cost:
 		return t.low * t.twice(n-t.cost)
 	case n < t.clean:
@@ -310,6 +316,15 @@ func (t *throughput) at(n int64) float64 {
 // evenly, for when a window ends is reckoned from when it began, and then faster.
 func (t *throughput) twice(n int64) float64 {
 	return math.Exp2(min(max(float64(n)/float64(t.cycle)-2, 1), 30))
+}
+
+// bySteps is the pace at which each request accepted, of so many, has one more be on its way: what a pace does shows
+// only after a round trip.
+func (t *throughput) bySteps(n int64) float64 {
+	if t.trip == 0 {
+		return math.Inf(1)
+	}
+	return t.low + float64(n)/t.trip
 }
 
 // gone reports whether there can be no such limit any more: its rate was
