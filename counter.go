@@ -108,7 +108,7 @@ func (l *ledger) learnCounter(now, start time.Time, c *charge, p *Policy, s *sta
 		if l.orderly(c) { // what went since it has not counted
 			sent = c.sent
 		}
-		l.hearForeign(p.Quota - r - 1 - (sent - k.mark) - int64(still))
+		l.hearForeign(now, start, p.Quota-r-1-(sent-k.mark)-int64(still))
 	}
 	k.said, k.at, k.of, k.used = l.answered, middle(start, now), start, p.Quota-r
 }

@@ -281,6 +281,27 @@ func TestCounterOfTwoWindowsIsUsedUpWhereItsResetsSayNothing(t *testing.T) {
 	}
 }
 
+// What the answers to one bunch say at the same moment is no proof, however many there are, that units come back one by one:
+// what such a window would have given back since would all go at once, and be refused.
+func TestCounterOfTwoWindowsIsNotOverrunByABunchAfterItsFirst(t *testing.T) {
+	sideBySide(t)
+	for _, c := range []struct {
+		policy     heedtest.Policy
+		goroutines int
+	}{{heedtest.Policy{Quota: 1000, Window: time.Minute}, 1000}, {heedtest.Policy{Quota: 100, Window: 10 * time.Second}, 16}} {
+		for part := range time.Duration(5) {
+			tally, _ := load{heedtest.Config{
+				Algorithm: heedtest.SlidingCounter, Policies: []heedtest.Policy{c.policy}, Phase: c.policy.Window - (2*part+1)*c.policy.Window/100,
+				Rounding: heedtest.RoundZero, Latency: heedtest.RoundTrip(5 * time.Millisecond),
+			}, c.goroutines, 3, nil}.play(t)
+			t.Logf("%d per %v, phase %d: %d accepted, %d refused", c.policy.Quota, c.policy.Window, part, tally.Accepted, tally.Refused)
+			if tally.Refused > 4 || tally.Accepted < 3*c.policy.Quota*9/10 {
+				t.Errorf("%d per %v, phase %d: %d accepted, %d refused", c.policy.Quota, c.policy.Window, part, tally.Accepted, tally.Refused)
+			}
+		}
+	}
+}
+
 // Nor is an origin far away whose resets say nothing taken for one whose windows begin anew, where
 // nothing is back when one must be over: every other window would go by unused.
 func TestCounterOfTwoWindowsFarAwayIsUsedUpWhereItsResetsSayNothing(t *testing.T) {

@@ -7,11 +7,12 @@ import (
 
 // company is what others were seen to use of a quota.
 type company struct {
-	others     float64  // units a second that they used lately …
-	appetite   float64  // … as a multiple of what would use up in time what is left
-	othersSeen bool     // they use a share that matters
-	foreign    int64    // units others use …
-	theirs     theirUse // … and of a window that is proven to slide, with when each comes back
+	others     float64   // units a second that they used lately …
+	appetite   float64   // … as a multiple of what would use up in time what is left
+	othersSeen bool      // they use a share that matters
+	foreign    int64     // units others use …
+	lessened   time.Time // … which were taken to be fewer than before last then …
+	theirs     theirUse  // … and of a window that is proven to slide, with when each comes back
 	solitude   solitude
 }
 
@@ -209,19 +210,22 @@ func (l *ledger) backToAny(now time.Time, n int64, p *Policy, pressed bool) (tim
 	return l.own.backWith(l.theirs.spread(p), now, n, p.Window)
 }
 
-// hearForeign takes in how much of a quota others are seen to use, at least: less
-// than was seen before is not believed at once.
-func (c *company) hearForeign(seen int64) {
-	if seen = max(seen, 0); seen >= c.foreign {
+// hearForeign takes in how much of a quota others are seen to use, at least, by the answer to a request sent at start:
+// less than was seen before is not believed at once, and no more of it for many answers to what went together, of which
+// each may have counted none of the others.
+func (c *company) hearForeign(now, start time.Time, seen int64) {
+	switch seen = max(seen, 0); {
+	case seen >= c.foreign:
 		c.foreign = seen
-	} else {
+	case !start.Before(c.lessened):
 		c.foreign -= (c.foreign - seen + 7) / 8
+		c.lessened = now
 	}
 }
 
 // forgetOthers forgets what was taken for use by others.
 func (c *company) forgetOthers() {
-	c.others, c.appetite, c.othersSeen, c.foreign, c.theirs = 0, 0, false, 0, theirUse{}
+	c.others, c.appetite, c.othersSeen, c.foreign, c.lessened, c.theirs = 0, 0, false, 0, time.Time{}, theirUse{}
 }
 
 // overrun is how many units others may take of a sliding window in two round trips at the policy's

@@ -16,6 +16,7 @@ const (
 type comeback struct {
 	shape     shape
 	fits      int       // answers in a row that speak for a sliding window …
+	fitted    time.Time // … the last of which came then …
 	slides    time.Time // … and since when it is taken for one
 	atNewest  bool      // resets are when the newest unit comes back …
 	returns   bool      // … and units were seen to come back before that
@@ -96,14 +97,19 @@ func (l *ledger) learnShape(now, start time.Time, c *charge, p *Policy, r int64,
 	if !l.orderly(c) {
 		used += l.sent - c.sent
 	}
-	l.hearForeign(p.Quota - used - r)
-	l.hearTheirs(now, start, p.Quota-used-r, p.Quota-counted-c.n-r, p)
+	least, most := p.Quota-used-r, p.Quota-counted-c.n-r
+	l.hearForeign(now, start, least)
+	l.hearTheirs(now, start, least, most, p)
 	// Only what went before the last reset speaks for sliding: a reset would have
 	// brought it back.
 	before := l.own.between(now.Add(l.inferred-p.Window), l.last)
 	if c.epoch == 0 || l.piecemeal && !l.othersSeen || before < 2 || before < p.Quota/10 {
 		return
 	}
+	if start.Before(l.fitted) { // answers to what went together all tell the same
+		return
+	}
+	l.fitted = now
 	if l.fits++; l.fits >= convinced {
 		l.shape, l.slides = shapeSliding, now
 	}
