@@ -79,11 +79,12 @@ func (t *throughput) exceeded(start time.Time, pace, share float64) {
 }
 
 // reopenedBeside takes in that the limit lets through again a request sent at start, since reopened and after shut. One
-// that let nothing through for several units is a window, and that was its worth.
+// that let nothing through for several units is a window, and what it let through is its worth, if it was closed for
+// half as long as that takes.
 func (l *learner) reopenedBeside(now, start, reopened, shut time.Time) {
 	r, was := &l.rate, l.rate.low
 	if l.lower(shut); r.low < was {
-		r.cycle = max(r.cycle, l.accepted)
+		r.cycle = max(r.cycle, min(l.accepted, int64(2*r.low*reopened.Sub(l.hit).Seconds())))
 	}
 	r.opened, l.seen = mark{start, r.total}, now
 	l.begin(reopened)
@@ -100,7 +101,6 @@ func (l *learner) besideFirst() {
 // More costs as many refusals as are too many, and what is on its way then: usual is how many seconds a request takes.
 func (t *throughput) hold(usual float64) {
 	t.pressed, t.cost, t.clean = 0, int64(heldFor*(tooMany+t.low*usual)), cleanFor
-	t.tryRarely()
 }
 
 // goOn goes back to what was known, where nothing has come of it that less was tried: the pace rises on where it

@@ -39,16 +39,6 @@ func (b *block) accepted(start time.Time) {
 	}
 }
 
-// unharmed is the rate at which requests were sent after the one that was refused first and were accepted all the same,
-// as good as all of them; 0: too few were, or too few of those. Nothing that lets through far less than that does so,
-// save a window that turns just then.
-func (b *block) unharmed() (rate float64) {
-	if b.meanwhile < few || b.meanwhile < few*b.also {
-		return 0
-	}
-	return rateOf(b.meanwhile, b.through.Sub(b.hit))
-}
-
 // shut is for how long nothing at all was accepted, at least: where requests are long on their way
 // a bucket accepts some of those it had been sent by its first refusal.
 func (b *block) shut() time.Duration { return b.refused.Sub(latest(b.hit, b.through)) }

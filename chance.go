@@ -14,12 +14,10 @@ import (
 //   - A limit that is cut is soon found further down. Where a part of the origin is out of order as
 //     many of each hundred are refused at any pace, and whoever keeps to what is let through ends at
 //     next to nothing.
-//   - A limit refuses nothing at a pace well below what it let through just before, from one
-//     refusal to the next; chance refuses as many of each hundred. Only a strict limit does, where
-//     requests met on their way to it, but many more then: of one that was not alone, no refusal counts
-//     that came after fewer than a few.
-//   - What is sent right after one that was refused is accepted all the same, all of it. A limit lets no
-//     more through than its rate then.
+//   - A limit refuses nothing at a pace well below what it let through before, from one refusal to the
+//     next; chance refuses as many of each hundred. Only a strict limit does, where requests met on their
+//     way to it, and one that was cut, but many more then: of one that was not alone, no refusal counts
+//     that came after fewer than sixteen, nor where of those in flight at the latest others were refused.
 //
 // Neither is proof: a limit may let through nearly all that is wanted, or be cut step by step. So
 // whoever takes it for chance is put right soon. From then on a refused request waits by itself,
@@ -42,6 +40,7 @@ type chance struct {
 	quiet  float64       // so many more would have been refused of those accepted of late than twice those that were
 	slower slower
 
+	met    int64   // in flight, and accepted, when the latest blocks began that met next to nothing else
 	close  int     // blocks in a row before which hardly any were accepted
 	odds   int     // refusals at a pace that is well below …
 	proven float64 // … what was let through before, between two refusals of late
@@ -87,7 +86,7 @@ func (p *partition) byChance(now time.Time, pm *Permit, fresh bool, hint time.Du
 		excess = p.stillByChance(now, pm)
 		return !excess, excess
 	case fresh && r.low > 0 && len(r.zeros) > 0:
-		if through := c.shows(r, pm.start, l.probes, pm.level == 1 && !p.lastStart.After(pm.start)); through > 0 {
+		if through := c.shows(r, pm.start, &l.block, pm.level == 1 && !p.lastStart.After(pm.start)); through > 0 {
 			c.hint = hint
 			p.letGo(now, through)
 			return true, false
@@ -114,11 +113,12 @@ func (c *chance) inFlight(refused, accepted int64) bool {
 	return true
 }
 
-// shows takes in that a request sent at start was refused at a learned rate, after a block of so
-// many refusals. Where it has come to tell of chance it returns where the pace rises from: what was let
-// through before those lowered it, or several times what it fell to; else 0. alone: no other request was on its way meanwhile.
-func (c *chance) shows(r *throughput, start time.Time, probes int, alone bool) (through float64) {
-	n := r.total - r.zeros[0].n
+// shows takes in that a request sent at start was refused at a learned rate, after a block. Where it has come to tell of
+// chance it returns where the pace rises from: what was let through before those lowered it, or several times what it fell
+// to; else 0. alone: no other request was on its way meanwhile.
+func (c *chance) shows(r *throughput, start time.Time, b *block, alone bool) (through float64) {
+	c.meet(b)
+	n, probes := r.total-r.zeros[0].n, b.probes
 	if c.found(r, start, n) {
 		c.blocks, c.top = 0, 0
 	}
@@ -137,7 +137,7 @@ func (c *chance) shows(r *throughput, start time.Time, probes int, alone bool) (
 	case n < few/2, probes > 1: // … and hardly ever so many, but a limit that was cut does
 		c.odds, c.proven = 0, 0
 		return 0
-	case r.pace() <= farBelow*c.proven && (alone || n >= farFewer): // had requests met on their way, more would have been refused
+	case r.pace() <= farBelow*c.proven && (alone || n >= farFewer && c.met >= 2*few): // else more would have been
 		c.odds += 2
 	case r.pace() > r.low: // refused as an attempt at more, it may tell of a limit
 		c.odds = max(c.odds-1, 0)
@@ -147,7 +147,7 @@ func (c *chance) shows(r *throughput, start time.Time, probes int, alone bool) (
 		accepted := r.total - max(r.zeros[0].n, r.opened.n)
 		c.proven = max(c.proven, rateOf(accepted, start.Sub(r.zeros[0].at)))
 	}
-	if !c.likely() {
+	if c.odds < 2*timeAndAgain<<min(2*c.failed, few) {
 		return 0
 	}
 	through = max(r.low, c.proven)
@@ -155,17 +155,13 @@ func (c *chance) shows(r *throughput, start time.Time, probes int, alone bool) (
 	return through
 }
 
-// likely reports whether it has shown often enough that refusals come by chance.
-func (c *chance) likely() bool { return c.odds >= 2*timeAndAgain<<min(2*c.failed, few) }
-
-// unharmed takes in that requests went on at a rate far above what a refusal seemed to tell, and were accepted. It
-// reports whether refusals are taken to come by chance.
-func (c *chance) unharmed() bool {
-	if c.odds += 2; !c.likely() {
-		return false
+// meet takes in what came of what was in flight when a block began.
+func (c *chance) meet(b *block) {
+	if few*b.also > b.meanwhile {
+		c.met = 0
+	} else {
+		c.met += b.meanwhile
 	}
-	c.take(0)
-	return true
 }
 
 // found reports whether a request sent at start was refused after n accepted ones where more was tried than a rate that
@@ -197,7 +193,7 @@ func (c *chance) fallen(r *throughput) bool { return c.blocks > 1 && r.low <= c.
 
 // rested takes in that what was let through before tells nothing of the time since.
 func (c *chance) rested() {
-	c.proven, c.blocks, c.top = 0, 0, 0
+	c.proven, c.blocks, c.top, c.met = 0, 0, 0, 0
 	c.slower.rested()
 }
 
@@ -227,7 +223,7 @@ func (c *chance) well(start time.Time, r *throughput) (rate float64, limit bool)
 		c.quiet += max(c.share, hardlyAny)
 	}
 	c.tally(r, 0)
-	if c.quiet > 2*few { // half as many come by chance every few minutes, where a quarter is refused
+	if c.quiet > 2*few || r.low > 0 && c.share < hardlyAny/4 { // half as many come by chance every few minutes, where a quarter is refused
 		c.over()
 	}
 	return 0, false

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -213,6 +215,48 @@ func TestHiddenCapThatIsLargeIsSoonUsedUpWhereAnswersTakeLong(t *testing.T) {
 			t.Errorf("cap of %d: %d accepted, want at least %d, %d refused", c.quota, tally.Accepted, c.accepted, tally.Refused)
 		}
 	}
+}
+
+// A path that is always refused is no sign of the limit in flight that was learned of others, and its requests wait longer
+// each time as they would without one.
+func TestPathThatIsAlwaysRefusedWaitsBesideALearnedCap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := heedtest.NewOrigin(heedtest.Config{
+			Algorithm: heedtest.Concurrency, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: 4, Window: time.Second}}, Latency: heedtest.RoundTrip(100 * time.Millisecond),
+		})
+		var sick atomic.Int64
+		tr := quiet(t, baseFunc(func(r *http.Request) (*http.Response, error) {
+			if r.URL.Path != "/sick" {
+				return o.RoundTrip(r)
+			}
+			sick.Add(1)
+			time.Sleep(10 * time.Millisecond)
+			return answer(503), nil
+		}), heed.Limits{})
+		client := tr.Client()
+		end := time.Now().Add(2 * time.Minute)
+		var wg sync.WaitGroup
+		ask := func(path string) {
+			for time.Now().Before(end) {
+				resp, err := client.Get("https://origin.test" + path)
+				if err != nil {
+					return // the registry was closed
+				}
+				resp.Body.Close()
+			}
+		}
+		for range 32 {
+			wg.Go(func() { ask("/") })
+		}
+		time.Sleep(time.Minute) // the cap is known by then
+		wg.Go(func() { ask("/sick") })
+		time.Sleep(time.Until(end))
+		if n := sick.Load(); n > 30 {
+			t.Errorf("%d requests in a minute", n)
+		}
+		tr.Registry.Close()
+		wg.Wait()
+	})
 }
 
 // However often one more was too many, a cap that was raised is used up soon.

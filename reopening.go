@@ -21,8 +21,6 @@ func (p *partition) learnReopened(now, start time.Time) {
 		l.blocks, r.closed = 1, start.Sub(l.hit)
 		l.begin(start)
 		p.learnInFlight(now)
-	case r.low > 0 && !l.besideChance() && r.low < l.wentOn()/2 && l.chance.unharmed():
-		p.letGo(now, l.wentOn())
 	case l.learnRate(now, start):
 		l.goByAnswers(now)
 		p.setLearnedRate(now).limiter.AllowN(now, 1) // the one that has just been accepted
@@ -31,10 +29,6 @@ func (p *partition) learnReopened(now, start time.Time) {
 			Unit: UnitRequests, Learned: true, Remaining: -1})
 	}
 }
-
-// wentOn is a pace that turned out not to be too fast, though one was refused at it: as good as all that were sent next
-// were accepted; 0: they were not.
-func (l *learner) wentOn() float64 { return min(l.unharmed(), l.rate.tooFast) }
 
 // learnRate takes in what the block that is over tells of the rate: the origin accepts again a
 // request sent at start. It reports false where no rate is known yet.
@@ -66,7 +60,6 @@ func (l *learner) learnRate(now, start time.Time) bool {
 		l.measureTurns()
 	}
 	l.learnBunches()
-	r.low = max(r.low, cautious*l.wentOn())
 	l.riseAgain()
 	r.opened, l.seen = mark{start, r.total}, now
 	l.begin(reopened)

@@ -273,17 +273,12 @@ func (t *throughput) reopened(closed time.Duration, refusals float64) {
 	} else {
 		t.stood = 0
 	}
-	t.tryRarely()
+	t.cost = max(t.cost, min(t.cost<<t.stood, int64(t.low*noRarer.Seconds())))
 	if t.shorter = t.shorter && t.stood == 0; t.shorter {
 		t.cost = min(t.cost, soon*t.cycle)
 	}
 	t.gathered = min(t.burst, int64(missed))
 	t.pressed = 0
-}
-
-// tryRarely has more be tried the more rarely the more often that found the limit as it was.
-func (t *throughput) tryRarely() {
-	t.cost = max(t.cost, min(t.cost<<t.stood, int64(t.low*noRarer.Seconds())))
 }
 
 // pace is how fast requests go now, in requests per second: as after the first
