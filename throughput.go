@@ -316,7 +316,7 @@ func (t *throughput) twice(n int64) float64 {
 // bySteps is the pace at which each request accepted, of so many, has one more be on its way: what a pace does shows
 // only after a round trip.
 func (t *throughput) bySteps(n int64) float64 {
-	if t.trip == 0 {
+	if t.trip == 0 || n < 0 { // before the first
 		return math.Inf(1)
 	}
 	return t.low + float64(n)/t.trip
