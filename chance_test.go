@@ -95,7 +95,7 @@ func (f *flaky) play(t *testing.T, goroutines int, length time.Duration, meanwhi
 // An origin without any limit that refuses a few of all requests by chance is not held to a rate
 // for long: those refused wait, and nothing else does.
 func TestRefusalsByChanceAreNoLimit(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const trip, seeds = 50 * time.Millisecond, 4
 	for _, c := range []struct {
 		goroutines int
@@ -386,7 +386,7 @@ func TestHiddenLimitThatIsRaisedBesideChanceIsFollowed(t *testing.T) {
 // Refusals by chance look like those of a limit in flight, too, where many are sent at the same instant. Once a window is
 // used up nothing is accepted, however many are in flight: that is soon noticed, and costs no wait of minutes.
 func TestLimitInFlightThatRefusesAllIsNone(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const trip = 50 * time.Millisecond
 	for seed := range uint64(4) {
 		synctest.Test(t, func(t *testing.T) {
@@ -444,7 +444,7 @@ func TestRefusalsByChanceInARowDoNotLengthenTheWait(t *testing.T) {
 // Where some have long been refused by chance, a limit that begins is still found, by few refusals
 // more than were in flight; and an outage still stops all requests.
 func TestLimitsAndOutagesAreFoundWhereSomeAreRefusedByChance(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const trip, goroutines, seeds = 50 * time.Millisecond, 16, 6
 	for _, c := range []struct {
 		what    string

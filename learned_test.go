@@ -167,7 +167,7 @@ func TestWhatABucketGatheredIsNotTakenForItsRateAgain(t *testing.T) {
 // Requests that overlap at the server for half the time they take can be twice
 // as many as it allows at once, if they are evenly on their way.
 func TestHiddenCapOnConcurrencyIsUsedUp(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for _, trip := range []time.Duration{time.Millisecond, 50 * time.Millisecond} {
 		tally, _ := load{heedtest.Config{
 			Algorithm: heedtest.Concurrency, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: 4, Window: 200 * trip}}, Latency: heedtest.RoundTrip(trip),

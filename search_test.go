@@ -232,6 +232,7 @@ func (s *stray) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // One that is refused by chance when the limit has just let through again for the first time does not make a slow bucket of it.
 func TestStrayRefusalAfterTheFirstReopeningLowersTheRateLittle(t *testing.T) {
+	manyRequests(t)
 	const length = 5 * time.Minute
 	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.TokenBucket} {
 		for _, k := range []int{1, 5, 12} {
