@@ -219,7 +219,7 @@ func (c *chance) well(start time.Time, r *throughput) (rate float64, limit bool)
 	switch {
 	case r.low == 0:
 		c.quiet += c.share
-	case r.pace() <= r.low: // beyond, what is refused is likelier the limit's
+	case c.keeps(r):
 		c.quiet += max(c.share, hardlyAny)
 	}
 	c.tally(r, 0)
@@ -231,6 +231,9 @@ func (c *chance) well(start time.Time, r *throughput) (rate float64, limit bool)
 
 // tells reports whether what is refused at the present pace tells of chance: where a limit is known, only well below that.
 func (c *chance) tells(r *throughput) bool { return r.low == 0 || r.pace() <= farBelow*r.low }
+
+// keeps reports whether the present pace is no higher than what is known: beyond, what is refused is likelier the limit's.
+func (c *chance) keeps(r *throughput) bool { return r.low == 0 || r.pace() <= r.low }
 
 // tally takes in one more request, of which so many were refused.
 func (c *chance) tally(r *throughput, refused float64) {

@@ -87,7 +87,7 @@ func (s *slower) rested() { s.refused, s.from, s.accepted = 0, time.Time{}, 0 }
 func (p *partition) stillByChance(now time.Time, pm *Permit) (excess bool) {
 	c, s := &p.learner.chance, &p.learner.chance.slower
 	r := &p.learner.rate
-	if r.low == 0 || r.pace() <= r.low {
+	if c.keeps(r) {
 		c.quiet = max(c.quiet-2, 0) // one by one, what chance accepts between two refusals does not add up, but far more does
 	}
 	if s.trying() {
