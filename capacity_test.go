@@ -213,7 +213,7 @@ func TestARaisedBucketThatStaysFullIsTriedFaster(t *testing.T) {
 // Where resets are instants in whole seconds, a bucket that is empty and full again many times in one looks like two counts. It
 // is none of a quota that it never comes near.
 func TestASmallBucketWhoseResetsAreInstantsIsUsedUp(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for _, c := range []struct {
 		quota, burst int64
 		trip         time.Duration

@@ -474,7 +474,7 @@ func TestLimitsAndOutagesAreFoundWhereSomeAreRefusedByChance(t *testing.T) {
 // A bucket that is large and slow looks like a part of an origin that is out of order: the first pace that it is
 // met at is many times what it lets through from then on, and whoever is refused waits. It is found all the same.
 func TestLargeSlowHiddenBucketIsNotTakenForChanceForLong(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const goroutines, trip = 4, 100 * time.Millisecond
 	for _, policy := range []heedtest.Policy{{Quota: 5000, Window: time.Hour}, {Quota: 300, Window: 15 * time.Minute}} {
 		synctest.Test(t, func(t *testing.T) {

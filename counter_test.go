@@ -30,7 +30,7 @@ func TestCounterOfTwoWindowsIsUsedUpOverLongRoundTrips(t *testing.T) {
 
 // After a window of little use little comes back in the next.
 func TestOneGoesFirstAfterABucketWasEmpty(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	policy := heedtest.Policy{Quota: 1000, Window: time.Minute}
 	cut := policy
 	cut.Quota /= 5
@@ -65,7 +65,7 @@ func TestWholeBucketIsTakenThoughOthersWait(t *testing.T) {
 // Some origins name as the reset of a sliding window the instant at which all
 // of it is back.
 func TestSlidingWindowIsUsedUpWhereItsResetIsThatOfTheNewestRequest(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const windows = 20
 	for _, policy := range []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}, {Quota: 1000, Window: time.Minute}} {
 		tally, _ := load{heedtest.Config{
@@ -81,7 +81,7 @@ func TestSlidingWindowIsUsedUpWhereItsResetIsThatOfTheNewestRequest(t *testing.T
 // What comes back in a window of a counter of two windows is what was used in the one
 // before, evenly: known exactly, it is used up but for the unit that stays.
 func TestCounterOfTwoWindowsIsUsedUpWhicheverWayItsResetsAreRounded(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const windows, seeds = 20, 4
 	policy := heedtest.Policy{Quota: 50, Window: 5 * time.Second}
 	for _, rounding := range []heedtest.Rounding{heedtest.RoundUp, heedtest.RoundDown} {
@@ -133,7 +133,7 @@ func TestLastUnitOfTwoCountsGoesWhereItsAnswerStopsNothing(t *testing.T) {
 // An empty counter names the end of a window: that is no reason to keep it from
 // running empty, for what is left at the end is lost.
 func TestCounterOfTwoWindowsIsUsedUpAfterItsQuotaWasCut(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const windows = 10
 	policy := heedtest.Policy{Quota: 1000, Window: time.Minute}
 	cut := policy
@@ -159,7 +159,7 @@ func TestCounterOfTwoWindowsIsUsedUpAfterItsQuotaWasCut(t *testing.T) {
 // What is left over for others must be little: nobody gets what is left at the end. Nor is it more where
 // answers are long on their way, for most of what others take meanwhile has come back to them.
 func TestCounterOfTwoWindowsIsUsedUpBesideOthers(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for _, c := range []struct {
 		trip  time.Duration
 		least int64 // accepted of a hundred that are left
@@ -268,7 +268,7 @@ func TestCounterOfTwoWindowsIsUsedUpFromItsSecondWindowOn(t *testing.T) {
 // Where the last answers of a bunch say that something is left and units came back meanwhile,
 // one of those goes, though nobody says when there is more.
 func TestCounterOfTwoWindowsIsUsedUpWhereItsResetsSayNothing(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	policy := heedtest.Policy{Quota: 1000, Window: time.Minute}
 	for phase := 2 * time.Second; phase < policy.Window; phase += 13 * time.Second {
 		tally, _ := load{heedtest.Config{
@@ -284,7 +284,7 @@ func TestCounterOfTwoWindowsIsUsedUpWhereItsResetsSayNothing(t *testing.T) {
 // What the answers to one bunch say at the same moment is no proof, however many there are, that units come back one by one:
 // what such a window would have given back since would all go at once, and be refused.
 func TestCounterOfTwoWindowsIsNotOverrunByABunchAfterItsFirst(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for _, c := range []struct {
 		policy     heedtest.Policy
 		goroutines int
@@ -525,7 +525,7 @@ func TestTwoCountsOfWhichResetsAreNamedLateAreUsedUp(t *testing.T) {
 // second of a window nothing. Who counts on a part of it before then is told that nothing is left until the
 // end of the window. Used up, it lets through 41 in a window.
 func TestCounterWhoseClockIsCutToSecondsIsUsedUp(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const quota, length, windows = 50, 5, 20
 	for _, way := range []time.Duration{500 * time.Microsecond, 25 * time.Millisecond} {
 		accepted, refused, runs := 0, 0, 0

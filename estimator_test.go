@@ -55,7 +55,7 @@ func (l load) play(t *testing.T) (tally heedtest.Tally, state heed.OriginState) 
 
 // What an origin announces is kept to and used up, however it counts.
 func TestAnnouncedQuotasAreUsedUpWithoutARefusal(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for _, algorithm := range []heedtest.Algorithm{
 		heedtest.FixedWindow, heedtest.FixedWindowByClock, heedtest.SlidingWindow, heedtest.TokenBucket, heedtest.GCRA,
 	} {
@@ -119,7 +119,7 @@ func TestWindowsBegunFromFarAwayAreSoonSeenToBeginWithUse(t *testing.T) {
 }
 
 func TestSlowAnswersOutOfOrderCostNoRefusal(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for seed := range uint64(5) {
 		for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.FixedWindowByClock, heedtest.SlidingWindow, heedtest.TokenBucket} {
 			tally, _ := load{heedtest.Config{
@@ -152,7 +152,7 @@ func TestTwoPoliciesAtOnceAreBothUsedUp(t *testing.T) {
 // Where resets are rounded to as much as a window is long, and answers overtake each other, a
 // window that turned unseen looks like units that come back, but all of them are back then.
 func TestShortWindowsBesideALongOneAreNotTakenForBuckets(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.FixedWindowByClock} {
 		for seed := range uint64(3) {
 			tally, _ := load{heedtest.Config{
@@ -529,7 +529,7 @@ func TestBytesOfUnevenBodiesAreUsedUp(t *testing.T) {
 // window that slides is for chance to decide, so that the mean of several runs
 // counts.
 func TestProcessesThatKnowNothingOfEachOtherShare(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for _, c := range []struct {
 		algorithm heedtest.Algorithm
 		refused   float64 // in the mean, at most

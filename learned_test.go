@@ -143,7 +143,7 @@ func TestBurstIsNotTakenForTheRateForLong(t *testing.T) {
 // A bucket that gathered a little while heed kept below its rate lets through more than that for long.
 // Each attempt at more costs one refusal then, not another one for the pace that was kept up meanwhile.
 func TestWhatABucketGatheredIsNotTakenForItsRateAgain(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	var refused, accepted, later int64
 	for _, trip := range []time.Duration{5 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond} {
 		for _, burst := range []int64{20, 50} {
@@ -182,7 +182,7 @@ func TestHiddenCapOnConcurrencyIsUsedUp(t *testing.T) {
 // Where many were in flight at the first refusal, and latencies scatter, half of those may still be far too many and yet do for a while.
 // The refusal that shows it tells of no rate, and what was on its way by then is no other.
 func TestHiddenCapIsFoundWhereFarMoreWereInFlight(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const quota, runs = 10, 4
 	var accepted, refused int64
 	for seed := range uint64(runs) {
@@ -312,6 +312,7 @@ func TestRateFoundTimeAndAgainIsALimit(t *testing.T) {
 
 // Where attempts at more have found a rate as it was, the next follow more rarely, and the pace keeps closer to it meanwhile.
 func TestRateThatIsFoundAsItWasIsTriedMoreRarely(t *testing.T) {
+	manyRequests(t)
 	const quota, windows = 1000, 20
 	for _, burst := range []int64{1, quota} {
 		tally, _ := load{heedtest.Config{

@@ -64,7 +64,7 @@ func TestProcessesShareABucketEvenlyThatNamesNoWindow(t *testing.T) {
 // Once its resets tell how long a bucket takes to fill, what comes back is measured as exactly as where the window is named: a
 // client that takes a fifth of it is not taken to take so much that more than that has to be left.
 func TestABucketThatNamesNoWindowIsUsedUpBesideAnother(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const runs, windows, quota, window, trip = 8, 20, 50, 5 * time.Second, 50 * time.Millisecond
 	for _, dialect := range []heedtest.Dialect{heedtest.XRateLimit, heedtest.XRateLimitEpoch} {
 		var accepted, refused float64

@@ -240,7 +240,7 @@ func TestRateBehindAWaitRoundedUpToASecondIsFound(t *testing.T) {
 // Where two counts are kept little is back when a constant wait is over, and more of it soon after. What
 // was accepted by then is not taken for the rate for long.
 func TestTwoCountsBehindAConstantRetryAfterAreUsed(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const windows, quota = 20, 60
 	var accepted, refused, runs int64
 	for _, count := range []bool{false, true} { // refused requests as well, as haproxy does

@@ -45,7 +45,7 @@ func TestProcessesShareASlidingWindowWhoseResetsAreRoundedDown(t *testing.T) {
 // Two counts whose window was taken for shorter than it is, for the instants named are rounded down, show how long it
 // is by how far these are apart.
 func TestProcessesShareTwoCountsWhoseWindowSeemedShorter(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	if jain := sharedEvenly(t, 16, heedtest.Config{
 		Algorithm: heedtest.SlidingCounter, Dialect: heedtest.XRateLimitEpoch, Rounding: heedtest.RoundDown,
 		Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}, Latency: heedtest.RoundTrip(50 * time.Millisecond),

@@ -15,7 +15,7 @@ import (
 // window goes at the instant named, and is accepted though the window has not turned.
 // Nor does it cost a second for each window to wait for one whose resets are rounded down.
 func TestResetsRoundedDownCostNoRefusal(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const windows, quota = 40, 50
 	for algorithm, most := range map[heedtest.Algorithm]int64{heedtest.FixedWindow: 0, heedtest.FixedWindowByClock: 2} {
 		for _, dialect := range []heedtest.Dialect{heedtest.IETF11, heedtest.XRateLimit, heedtest.XRateLimitEpoch} {
@@ -121,7 +121,7 @@ func TestRequestsOfManyUnitsUseUpQuotasWhoseResetsAreRoundedDown(t *testing.T) {
 // Answers that come late make the reset seem to move on with the time, as where every
 // request puts it off, and those of the last units of a window hold back the next one.
 func TestWindowsWhoseAnswersComeLateAreUsedUp(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const windows = 20
 	for dialect, policy := range map[heedtest.Dialect]heedtest.Policy{
 		heedtest.IETF11:     {Quota: 100, Window: 10 * time.Second},

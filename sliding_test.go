@@ -117,7 +117,7 @@ func TestSlidingWindowThatIsAnnouncedInTheMiddleOfABurstIsUsedUp(t *testing.T) {
 // seems longer than it is: that what was used is back sooner shows how long. flask-limiter
 // announces one so. What an origin forgets that begins anew shows nothing for good.
 func TestSlidingWindowsShorterThanTheirResetsSayAreUsedUp(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for _, c := range []struct {
 		quota, seconds int
 		anew           bool

@@ -15,7 +15,7 @@ import (
 // Windows turn by the clock, and how long they are is said, but never when they end: that shows
 // only where far more is left all at once.
 func TestWindowsByTheClockWhoseEndIsNotNamedAreUsedUp(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const windows = 20
 	for _, policy := range []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}, {Quota: 200, Window: 20 * time.Second}} {
 		for _, latency := range []time.Duration{time.Millisecond, 50 * time.Millisecond, 500 * time.Millisecond} {
@@ -36,7 +36,7 @@ func TestWindowsByTheClockWhoseEndIsNotNamedAreUsedUp(t *testing.T) {
 // Where they are first met shortly before they turn, hardly anything is back by then that could show it:
 // that costs a refusal at the most, and as long as that names, but not the window after.
 func TestWindowsMetShortlyBeforeAnEndThatIsNotNamedAreUsedUp(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const windows = 4
 	for _, policy := range []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}, {Quota: 100, Window: 10 * time.Second}, {Quota: 200, Window: time.Minute}} {
 		for _, latency := range []time.Duration{time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond} {
@@ -100,7 +100,7 @@ func TestRefusalNamesWhenAWindowTurnsWhoseEndIsNotNamed(t *testing.T) {
 // Nor is it where only the last fifth of a window is told of: the silent answers before it are of that window,
 // too.
 func TestWindowsWhoseEndIsNotNamedAreUsedUpWhereTheirBeginningIsSilent(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const windows, quota, phases = 20, 50, 16
 	var accepted, refused int64
 	for phase := range time.Duration(phases) { // in some, as chance will have it, less is used up

@@ -48,7 +48,7 @@ func TestWindowIsNotTakenForALongerOneWhereItFits(t *testing.T) {
 // A bucket lets some through of what is on its way when it is exceeded: how many tells its rate,
 // and that it was not closed.
 func TestBucketBehindLongRoundTripsIsNotTakenForAWindow(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const runs = 32 // which of those in flight is refused is chance
 	var accepted, refused int64
 	for range runs {

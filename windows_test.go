@@ -180,7 +180,7 @@ func TestQuotaWhoseResetsAreOfAnotherWindowIsUsedUp(t *testing.T) {
 // evenly. Nothing is back at once when a window is over, though its end is the reset that
 // is named, and whoever is told that nothing is left has to wait until then.
 func TestQuotaCountedOutOfTwoWindowsIsUsedUp(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for _, c := range []struct {
 		quota, length int64 // seconds
 		lasts         time.Duration
@@ -433,7 +433,7 @@ func TestWindowsMetNearTheirEndAreUsedUp(t *testing.T) {
 // moment too early, by as much as answers from near by differ, is held for a second
 // longer. NestJS counts so.
 func TestResetsOfWindowsBesideASlidingOneAreMetToTheMoment(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const phases, length = 20, 100 * time.Second
 	accepted := 0
 	for phase := range phases {
