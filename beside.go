@@ -68,7 +68,7 @@ func (t *throughput) exceeded(start time.Time, pace, share float64) {
 		}
 	default:
 		if tooFast <= farBelow*t.low || least < t.low/2 { // it may have been chance, or an outage, that is over
-			t.climb = gently
+			t.climb, t.cycle = gently, min(t.cycle, shortest)
 		}
 		if least == 0 {
 			least = backOff * t.low

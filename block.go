@@ -14,11 +14,12 @@ type block struct {
 	refused time.Time // when the latest refused request had been sent
 	probes  int       // sent meanwhile, and refused
 
-	timed    bool      // the first refusal said when to come back …
-	timed503 bool      // … and was a 503
-	curt     bool      // that was too soon
-	blind    bool      // the latest refusal did not say when
-	named    time.Time // when the server said to come back, the last time that it did
+	timed       bool      // the first refusal said when to come back …
+	timed503    bool      // … and was a 503
+	curt        bool      // that was too soon
+	blind       bool      // the latest refusal did not say when
+	interrupted bool      // it is no limit's
+	named       time.Time // when the server said to come back, the last time that it did
 
 	// Of what was on its way when it began, and had been sent after the one that was refused first:
 	meanwhile int64     // accepted …

@@ -12,11 +12,12 @@ import "time"
 // request alone is sent at once. Where it is accepted, it was for too many in
 // flight; where even one alone is refused, it is a rate.
 type learner struct {
-	rate   throughput
-	crowd  crowd
-	chance chance
-	strict *strict // from the first refusal on, which most never have …
-	turns  *turns  // … like these
+	rate          throughput
+	crowd         crowd
+	chance        chance
+	interruptions interruptions
+	strict        *strict // from the first refusal on, which most never have …
+	turns         *turns  // … like these
 
 	since    time.Time     // the cycle's beginning: the latest reopening, or the first request
 	last     time.Time     // latest accepted answer
@@ -92,6 +93,7 @@ func (p *partition) count(now time.Time, pm *Permit, pressed bool) {
 	l.accepted++
 	l.crowd.accepted(now.Sub(pm.start), int64(pm.level))
 	l.crowd.streak.accepted(pm.start)
+	l.interruptions.accepted(pm.start)
 	if rate, limit := l.chance.well(pm.start, &l.rate); limit {
 		l.rate.low, l.rate.cost = rate, attemptCost
 	}
@@ -187,7 +189,7 @@ func (l *learner) outOfOrder() {
 // late reports whether a refusal only tells of a block that is over: its request went
 // before the one that was accepted after it.
 func (l *learner) late(pm *Permit) bool {
-	return l.blocks > 0 && !l.blocked && pm.start.Before(l.since)
+	return (l.blocks > 0 || l.interruptions.known()) && !l.blocked && pm.start.Before(l.since)
 }
 
 // learnRefused takes in a refusal that may tell of a limit; fresh: it is an
@@ -208,10 +210,32 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 		return
 	case s != nil && p.tooManyInFlight(now, s, pm, fresh, hint):
 		return
-	case s != nil:
-		p.dropSlot(s)
-	case l.rate.low > 0 && l.idled(now, pm):
+	case s == nil && l.rate.low > 0 && l.idled(now, pm):
 		l.beginAnew(pm.start)
+	}
+	interrupted := l.interruptions.refused(&l.rate, pm.start)
+	if !interrupted {
+		p.exceeded(now, pm, s, hint)
+	}
+	if l.strict == nil {
+		l.strict, l.turns = newStrict(l.accepted, l.last.Sub(l.since)-l.quickest), &turns{}
+	}
+	l.turns.begin(pm.start, l.hint, hint)
+	l.hinted(pm.start, hint)
+	l.block = l.block.next(now, pm.start, hint > 0, whole)
+	l.interrupted = interrupted
+	if l.rate.low > 0 {
+		p.setLearnedRate(now)
+	}
+	l.crowd.testing = l.crowd.refused(int64(max(pm.level, p.unanswered+1))) && l.rate.low == 0 && !l.timed
+}
+
+// exceeded takes in that pm's request was refused by a limit, at the beginning of a block: s is that in flight, which it
+// cannot be; nil: none was known.
+func (p *partition) exceeded(now time.Time, pm *Permit, s *slot, hint time.Duration) {
+	l := &p.learner
+	if s != nil {
+		p.dropSlot(s)
 	}
 	if l.besideChance() {
 		l.rate.exceeded(pm.start, l.chance.then, l.chance.share)
@@ -224,16 +248,6 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 	if s != nil && !(hint > 0 && l.blocks > 0 && l.accepted <= l.rate.burst) { // it is no such limit, but a rate that they exceed
 		l.notInFlight(now)
 	} // else when it reopens tells the rate, as if it had never been taken for one in flight
-	if l.strict == nil {
-		l.strict, l.turns = newStrict(l.accepted, l.last.Sub(l.since)-l.quickest), &turns{}
-	}
-	l.turns.begin(pm.start, l.hint, hint)
-	l.hinted(pm.start, hint)
-	l.block = l.block.next(now, pm.start, hint > 0, whole)
-	if l.rate.low > 0 {
-		p.setLearnedRate(now)
-	}
-	l.crowd.testing = l.crowd.refused(int64(max(pm.level, p.unanswered+1))) && l.rate.low == 0 && !l.timed
 }
 
 // refusedAgain is learnRefused within a block.

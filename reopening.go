@@ -9,10 +9,12 @@ func (p *partition) learnReopened(now, start time.Time) {
 	alone := l.crowd.testing && start.Sub(l.began) < p.patience() // later it may be for the time that has passed
 	sudden := l.timed && l.blocks == 0 && r.low == 0 && l.crowd.sudden(l.accepted)
 	l.blocked, l.crowd.testing = false, false
-	if r.burst == 0 {
+	if r.burst == 0 && !l.interrupted {
 		r.burst = r.total + 1
 	}
 	switch {
+	case l.interrupted:
+		p.interruptionOver(now, start)
 	case (alone || r.low == 0 && l.blocks == 0) && l.chance.inFlight(l.also, l.meanwhile): // be it that the one alone was refused, too
 		p.unlearn()
 	case alone:

@@ -1,0 +1,76 @@
+package heed
+
+import "time"
+
+// Some origins refuse everything for a moment now and then, as while they are deployed anew or overloaded, be there a
+// limit or none. One such refusal looks like a limit's, and so less is sent after it. But where that goes on, at a pace
+// well below what was let through from one refusal to another before, it is no limit that refuses: that would let
+// through all that comes so slowly, unless it has been cut; and again, below what was let through since. From then on
+// a refusal that comes after many were accepted tells nothing, until several of them came without such proof: then it
+// has to be found again. It is a limit's once one follows soon after another, or after as many.
+type interruptions struct {
+	at      time.Time // the latest refusal that began a block …
+	n       int64     // accepted of those sent since …
+	before  int64     // … and from the one before to that
+	proven  float64   // what was let through from one to another, since the latest that was proof …
+	through float64   // … and until then
+	often   int       // refusals that were proof, at a pace well below that …
+	since   int       // … and so many came since the latest of them
+	soon    int       // in a row that came soon, or after as many
+}
+
+// believed is how many refusals in a row are taken for interruptions without proof.
+const believed = 8
+
+// accepted takes in that a request sent at start was accepted.
+func (i *interruptions) accepted(start time.Time) {
+	if start.After(i.at) {
+		i.n++
+	}
+}
+
+// refused takes in the first refusal of a block, of a request sent at start, and reports whether that is no limit's.
+func (i *interruptions) refused(r *throughput, start time.Time) bool {
+	n, before, at := i.n, i.before, i.at
+	i.n, i.before, i.at = 0, n, start
+	if r.low > 0 && r.pace() > r.low { // an attempt at more is
+		return false
+	}
+	i.since++
+	soon := n < 2*few || before-few <= n && n <= before+few
+	if i.soon++; !soon {
+		i.soon = 0
+	} else if i.soon > 1 {
+		*i = interruptions{at: start, before: n, soon: i.soon}
+	}
+	if r.low > 0 && r.pace() <= farBelow*i.proven {
+		i.often, i.since, i.through, i.proven = i.often+1, 0, max(i.through, i.proven), 0
+	}
+	if i.since > believed {
+		i.often = min(i.often, timeAndAgain-1)
+	}
+	if n >= 2*few && !at.IsZero() {
+		i.proven = max(i.proven, rateOf(n, start.Sub(at)))
+	}
+	return i.known() && !soon
+}
+
+// known reports whether there are interruptions.
+func (i *interruptions) known() bool { return i.often >= timeAndAgain }
+
+// interruptionOver ends an interruption, with a request sent at start that was accepted: what was known before still
+// holds. The pace rises where refusals had lowered it.
+func (p *partition) interruptionOver(now, start time.Time) {
+	l := &p.learner
+	r := &l.rate
+	l.begin(start)
+	r.rested()
+	r.opened, l.seen = mark{start, r.total}, now
+	switch i := &l.interruptions; {
+	case i.through > 0:
+		p.letGo(now, max(r.low, i.through), max(r.cycle, shortest))
+		i.through = 0
+	case r.low > 0:
+		p.setLearnedRate(now).limiter.AllowN(now, 1)
+	}
+}

@@ -1,0 +1,66 @@
+package heed_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heedhttp/heed/heedtest"
+)
+
+// An origin that refuses everything for two seconds, every half minute in the mean, for as long as a run takes.
+func interrupted(o *heedtest.Origin, seed uint64, length time.Duration) {
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for end := time.Now().Add(length); ; {
+		next := time.Duration(rng.ExpFloat64() * float64(30*time.Second))
+		if next >= time.Until(end) {
+			return
+		}
+		time.Sleep(next)
+		o.Outage(time.Now().Add(2*time.Second), 503, 0)
+	}
+}
+
+// Each interruption looks like a limit that has become less: what is sent falls by a few in a hundred each time.
+func TestInterruptionsDoNotSlowAnOriginForGood(t *testing.T) {
+	sideBySide(t)
+	const half = 20 * time.Minute
+	for _, c := range []struct {
+		name      string
+		algorithm heedtest.Algorithm
+		quota     int64
+		all       float64 // accepted in half the time without interruptions
+		least     float64 // the share of that in the second half
+	}{
+		{"no limit", heedtest.FixedWindow, 1 << 40, 8 * 5 * half.Seconds(), 0.7},
+		{"a rate", heedtest.TokenBucket, 20, 20 * half.Seconds(), 0.75},
+		{"a limit in flight", heedtest.Concurrency, 4, 4 * 5 * half.Seconds(), 0.7},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var accepted, refused int64
+			const seeds = 3
+			for seed := range uint64(seeds) {
+				synctest.Test(t, func(t *testing.T) {
+					o := heedtest.NewOrigin(heedtest.Config{Algorithm: c.algorithm, Dialect: heedtest.Silent,
+						Policies: []heedtest.Policy{{Quota: c.quota, Window: time.Second}}, Latency: heedtest.HeavyTail(200*time.Millisecond, 0.1, time.Second, seed)})
+					f := &flaky{base: o, rng: rand.New(rand.NewPCG(seed, 1))}
+					f.play(t, 8, 2*half, func() {
+						go interrupted(o, seed, 2*half-time.Minute)
+						time.Sleep(half)
+						o.ResetTally()
+						time.Sleep(half - time.Second)
+						tally := o.Tally()
+						accepted, refused = accepted+tally.Accepted, refused+tally.Refused
+						t.Logf("seed %d: %d accepted, %d refused", seed, tally.Accepted, tally.Refused)
+					})
+				})
+			}
+			share := float64(accepted) / seeds / c.all
+			t.Logf("%.3f of all, %.1f refused per 1000", share, 1000*float64(refused)/float64(accepted))
+			if share < c.least {
+				t.Errorf("%.3f of what is let through without interruptions was used, at least %.2f wanted", share, c.least)
+			}
+		})
+	}
+}
