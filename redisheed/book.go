@@ -179,8 +179,9 @@ func (b *book) pump(now time.Time) {
 		}
 		if b.down != nil && b.l.o.OnOutage == GoAlone {
 			g := b.goAlone(now, a)
-			if !g.ok && a.stay && (a.deadline.IsZero() || !now.Add(g.wait).After(a.deadline)) {
+			if !g.ok && a.stays(now.Add(g.wait)) {
 				b.until = now.Add(g.wait)
+				b.dismissBehind(now, g.left)
 				b.arm(now)
 				return
 			}
@@ -190,7 +191,8 @@ func (b *book) pump(now time.Time) {
 		}
 		if b.refused == a.limits && now.Before(b.until) {
 			if b.dismiss(now); len(b.askers) > 0 && b.askers[0].limits == a.limits {
-				break // they stay
+				b.dismissBehind(now, b.left)
+				break // it stays
 			}
 			continue
 		}
@@ -206,10 +208,27 @@ func (b *book) pump(now time.Time) {
 func (b *book) dismiss(now time.Time) {
 	g := got{wait: b.until.Sub(now), cause: b.cause, policy: b.policy, left: b.left}
 	b.askers = slices.DeleteFunc(b.askers, func(a *ask) bool {
-		if a.limits != b.refused || a.stay && (a.deadline.IsZero() || !b.until.After(a.deadline)) {
+		if a.limits != b.refused || a.stays(b.until) {
 			return false
 		}
 		a.ready <- g
 		return true
 	})
+}
+
+// dismissBehind answers those behind the first, which waits, who do not stay for as long, whatever they ask for.
+func (b *book) dismissBehind(now time.Time, left int64) {
+	g, first := got{wait: b.until.Sub(now), cause: heed.CauseQueue, left: left}, b.askers[0]
+	b.askers = slices.DeleteFunc(b.askers, func(a *ask) bool {
+		if a == first || a.stays(b.until) {
+			return false
+		}
+		a.ready <- g
+		return true
+	})
+}
+
+// stays reports whether a waits until then.
+func (a *ask) stays(until time.Time) bool {
+	return a.stay && (a.deadline.IsZero() || !until.After(a.deadline))
 }

@@ -280,7 +280,7 @@ func statements(g *grant, h *heed.Heard) []named {
 			continue
 		}
 		s := find(idOf(p.Name, p.PartitionKey))
-		s.unit, s.quota, s.window = u, p.Quota, micros(p.Window)
+		s.unit, s.quota, s.window = u, min(p.Quota, countable), micros(p.Window)
 		if u == 'b' {
 			s.n = g.cost.Bytes
 		}

@@ -1,6 +1,7 @@
 package redisheed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,7 +58,7 @@ func (m *Limit) ask(ctx context.Context) (*book, *ask, error) {
 		unit = heed.UnitRequests
 	}
 	n := heed.CostOf(ctx, m.p.Unit, 1)
-	policy := limit{idOf(m.p.Name, m.p.PartitionKey), 'r', m.p.Quota, micros(m.p.Window), m.p.Burst}
+	policy := limitOf(&m.p, 'r', m.p.Burst)
 	return b, &ask{need: 1, want: 1, queue: true, plain: true, limits: &limits{cost: heed.Cost{Requests: n}, list: []limit{policy}}}, nil
 }
 
@@ -121,7 +122,7 @@ func (m *Limit) Check(ctx context.Context) (heed.Decision, error) {
 
 // Stats are figures of a [Limit] at one instant.
 type Stats struct {
-	Quota     int64         // as the policy says; with Burst: the size of the bucket
+	Quota     int64         // as the policy says, 2⁵³ at most; with Burst: the size of the bucket
 	Used      int64         // units in use: not those whose window has passed
 	Remaining int64         // units that can be acquired at once
 	Next      time.Duration // until one can be acquired; 0: now
@@ -139,10 +140,7 @@ func (m *Limit) Stats(ctx context.Context) (Stats, error) {
 	if err != nil {
 		return Stats{}, fmt.Errorf("redisheed: limit %q: %w", m.key, err)
 	}
-	s := Stats{Quota: m.p.Quota, Remaining: g.left, Next: g.wait, Processes: g.clients}
-	if m.p.Burst > 0 {
-		s.Quota = m.p.Burst
-	}
+	s := Stats{Quota: min(cmp.Or(m.p.Burst, m.p.Quota), countable), Remaining: g.left, Next: g.wait, Processes: g.clients}
 	s.Used = max(s.Quota-s.Remaining, 0)
 	return s, nil
 }

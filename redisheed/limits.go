@@ -23,17 +23,25 @@ type limits struct {
 	grain  int64 // instants closer than this are as good as one
 }
 
+// countable is the largest quota that the scripts count to the unit: their numbers are doubles.
+const countable = 1 << 53
+
+// limitOf returns a policy as the scripts know it.
+func limitOf(p *heed.Policy, unit byte, burst int64) limit {
+	return limit{idOf(p.Name, p.PartitionKey), unit, min(p.Quota, countable), micros(p.Window), min(burst, countable)}
+}
+
 // limitsOf returns the limits of a question.
 func limitsOf(q *heed.Question) *limits {
 	m := &limits{cost: q.Cost, iv: micros(q.MinInterval), mp: micros(q.MinPause), mc: int64(q.MaxConcurrent), pace: q.Velocity}
 	for _, p := range q.Policies {
 		if u := unitOf(p.Unit); u != 0 {
-			m.list = append(m.list, limit{idOf(p.Name, p.PartitionKey), u, p.Quota, micros(p.Window), p.Burst})
+			m.list = append(m.list, limitOf(&p, u, p.Burst))
 		}
 	}
 	for _, p := range q.Announced {
 		if u := unitOf(p.Unit); u != 0 {
-			m.heard = append(m.heard, limit{idOf(p.Name, p.PartitionKey), u, p.Quota, micros(p.Window), 0})
+			m.heard = append(m.heard, limitOf(&p, u, 0))
 		}
 	}
 	return m

@@ -381,9 +381,14 @@ var braces = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D")
 
 func escape(s string) string { return braces.Replace(s) }
 
+// longest is the longest span, in microseconds, that the scripts write in full: some three years.
+const longest = 99_999_999_999_999
+
+// micros returns a span in microseconds, rounded up: never early.
 func micros(d time.Duration) int64 {
-	if d > 0 {
-		return int64((d + time.Microsecond - 1) / time.Microsecond) // never early
+	n := int64(d / time.Microsecond)
+	if d%time.Microsecond > 0 {
+		n++
 	}
-	return int64(d / time.Microsecond)
+	return min(n, longest)
 }
