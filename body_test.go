@@ -358,11 +358,13 @@ func TestSlotIsFreeAfterAnErrorOfTheBase(t *testing.T) {
 			err  error
 			used int64
 		}{
-			"never sent":        {&net.OpError{Op: "dial", Err: errAny}, 0},
-			"no such host":      {fmt.Errorf("lookup: %w", &net.DNSError{IsNotFound: true}), 0},
-			"no proxy":          {&net.OpError{Op: "proxyconnect", Err: errAny}, 0},
-			"perhaps sent":      {&net.OpError{Op: "read", Err: errAny}, 1},
-			"no way of telling": {errAny, 1},
+			"never sent":          {&net.OpError{Op: "dial", Err: errAny}, 0},
+			"no such host":        {fmt.Errorf("lookup: %w", &net.DNSError{IsNotFound: true}), 0},
+			"no proxy":            {&net.OpError{Op: "proxyconnect", Err: errAny}, 0},
+			"unknown certificate": {fmt.Errorf("dial: %w", &tls.CertificateVerificationError{Err: errAny}), 0},
+			"no TLS":              {tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}, 0},
+			"perhaps sent":        {&net.OpError{Op: "read", Err: errAny}, 1},
+			"no way of telling":   {errAny, 1},
 		} {
 			tr := quiet(t, baseFunc(func(*http.Request) (*http.Response, error) { return nil, c.err }), limits)
 			if _, err := tr.RoundTrip(get(t.Context(), site)); err != c.err {

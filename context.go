@@ -73,7 +73,8 @@ func Bypass(ctx context.Context) context.Context {
 // Costs of several units can be set one after the other.
 //
 // A cost above a policy's quota waits for the whole quota and takes it all;
-// above a concurrency limit it is a [*LimitError]. Where a redirect leads to
+// above a policy that counts requests in flight it is a [*LimitError], and
+// [Limits].MaxConcurrent counts each request as one. Where a redirect leads to
 // another origin, that origin is charged as if no cost had been set.
 func WithCost(ctx context.Context, unit Unit, n int64) context.Context {
 	if unit == "" {
@@ -98,7 +99,8 @@ func WithPriority(ctx context.Context, p Priority) context.Context {
 // WithMinInterval returns a context whose requests start no sooner than d
 // after the origin's last start, where d is longer than the origin's own
 // MinInterval; d <= 0 asks for nothing. Others that come later may go before such a
-// request, but once it has waited for d they wait for it.
+// request, but once it has waited for d they wait for it. A shared [Ledger] counts
+// only the starts of requests that had an interval, of this or of the origin's Limits.
 func WithMinInterval(ctx context.Context, d time.Duration) context.Context {
 	return with(ctx, func(o *options) { o.minInterval = d })
 }
@@ -124,10 +126,5 @@ func CostOf(ctx context.Context, unit Unit, usual int64) int64 {
 	if unit == "" {
 		unit = UnitRequests
 	}
-	for _, c := range optionsOf(ctx).costs {
-		if c.unit == unit {
-			return c.n
-		}
-	}
-	return usual
+	return costOf(optionsOf(ctx).costs, unit, usual)
 }

@@ -140,22 +140,24 @@ func TestMaxWaitEndsAWaitOfUnknownLength(t *testing.T) {
 }
 
 // With a deadline of its context a wait of unknown length ends in a
-// LimitError as well, that is a DeadlineExceeded.
+// LimitError as well, that is a DeadlineExceeded, whatever cause the deadline has.
 func TestDeadlineEndsAWaitOfUnknownLength(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRegistry(t, heed.Config{Default: heed.Limits{MaxConcurrent: 1}})
-		pm := acquire(t, r, request(example))
-		pm.Observe(answer(200))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		w := start(ctx, r, request(example))
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		if le := limitErr(t, w.err); le.Reason != heed.ReasonDeadline || !errors.Is(le, context.DeadlineExceeded) || le.Wait != time.Minute {
-			t.Errorf("refused with %#v", le)
-		}
-		pm.Release()
-	})
+	for _, cause := range []error{nil, errors.New("a cause of its own")} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRegistry(t, heed.Config{Default: heed.Limits{MaxConcurrent: 1}})
+			pm := acquire(t, r, request(example))
+			pm.Observe(answer(200))
+			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, cause)
+			defer cancel()
+			w := start(ctx, r, request(example))
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if le := limitErr(t, w.err); le.Reason != heed.ReasonDeadline || !errors.Is(le, context.DeadlineExceeded) || le.Wait != time.Minute {
+				t.Errorf("refused with %#v", le)
+			}
+			pm.Release()
+		})
+	}
 }
 
 // A scout may be answered any moment: who waits for it is not refused for the

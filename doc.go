@@ -32,7 +32,10 @@
 // An origin is a scheme, a host and a port; [OriginOf] names it. Every origin
 // has limits of its own, and never waits for another. Within an origin every
 // credential has quotas of its own: the value of a Bearer token, say, or of an
-// X-Api-Key field, of which only a hash is kept. [Config] can define both
+// X-Api-Key field, of which only a hash is kept. What follows a scheme of
+// Authorization other than Bearer, Basic, Digest, OAuth and AWS4 may be a
+// signature, which changes each time: the holders of "token …", say, share their
+// quotas until [Config].Partition tells them apart. [Config] can define both
 // differently.
 //
 // Some origins have several budgets even for one credential, such as GitHub

@@ -81,7 +81,7 @@ type Event struct {
 
 	Status    int           // HTTP status
 	Latency   time.Duration // from the start to the answer
-	Remaining int64         // least left over all policies, announced, configured or learned; -1: unknown
+	Remaining int64         // least left over all policies but those of bytes, announced, configured or learned; -1: unknown
 	Attempt   int           // of the request that the event is about; 1: its first try
 	Learned   bool          // EventLearned: inferred from refusals, not announced
 	Quota     int64
@@ -104,7 +104,7 @@ type Trace struct {
 	Waited   time.Duration // in all, over all attempts
 	Cause    Cause         // of the longest wait; CauseNone: it did not wait
 	Policy   string        // where Cause is CausePolicy or CauseSmoother
-	Attempts int           // requests sent; 0: refused before the first
+	Attempts int           // requests sent, by a [Transport] or a [Pool]; 0: refused before the first
 
 	longest time.Duration
 }

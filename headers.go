@@ -62,7 +62,8 @@ type Announcement struct {
 //
 // The body is looked at only where it is a refusal's problem document, or where
 // the dialect of the origin tells a refusal by it, and then at no more than its
-// first 16 KiB; it can be read as before. Trailers are never looked at.
+// first 16 KiB, for which it waits; it can be read as before. Trailers are never
+// looked at.
 func ParseAnnouncement(resp *http.Response, now time.Time) Announcement {
 	if resp == nil {
 		return Announcement{}

@@ -20,8 +20,8 @@ type Limits struct {
 	MaxRetryAfter time.Duration // longest pause a server can ask for, and longest wait for an answer that may never come; 0: an hour
 	MaxWait       time.Duration // longest a request may wait, all its attempts together; 0: as long as its context
 	MaxQueue      int           // requests waiting at once on the origin; 0: no cap
-	MinBackoff    time.Duration // wait after a first refusal that does not say how long, doubled with each one in a row; 0: 5 s
-	MaxBackoff    time.Duration // longest such wait; 0: 5 min
+	MinBackoff    time.Duration // wait after a first refusal that does not say how long, doubled with each one in a row; 0: 5 s, or MaxBackoff where that is less
+	MaxBackoff    time.Duration // longest such wait; 0: 5 min; never less than MinBackoff
 	Smoothing     Smoothing     // how requests are spread over a window
 	IgnoreHeaders bool          // announced limits are not followed; refusals and their Retry-After are
 	Unlimited     bool          // heed steps aside for this origin: no wait, no pause, no retry
@@ -95,6 +95,9 @@ func (l *Limits) wrong() string {
 // nothing with it.
 func (l Limits) withDefaults() *Limits {
 	orDefault(&l.MaxRetryAfter, defaultMaxRetryAfter)
+	if l.MaxBackoff > 0 {
+		orDefault(&l.MinBackoff, min(defaultMinBackoff, l.MaxBackoff))
+	}
 	orDefault(&l.MinBackoff, defaultMinBackoff)
 	orDefault(&l.MaxBackoff, defaultMaxBackoff)
 	l.MaxBackoff = max(l.MaxBackoff, l.MinBackoff)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -88,6 +89,9 @@ func (r *Registry) SetAllLimits(def Limits, origins map[string]Limits) error {
 		}
 		if err != nil {
 			return err
+		}
+		if name == everyOrigin && !reflect.ValueOf(def).IsZero() {
+			return fmt.Errorf("heed: the default limits are given twice, by themselves and for %q", origin)
 		}
 		if other, ok := given[name]; ok && other != origin {
 			return fmt.Errorf("heed: limits for %q and for %q are limits for one origin", other, origin)

@@ -203,6 +203,7 @@ func TestBadLimitsAreErrorsAndChangeNothing(t *testing.T) {
 		r.ClearLimits(origin)
 	}
 	check("one origin twice", r.SetAllLimits(named("x"), map[string]heed.Limits{"https://a.example": named("x"), "https://A.example:443": named("x")}))
+	check("the default twice", r.SetAllLimits(named("x"), map[string]heed.Limits{"*": named("y")}))
 	for _, origin := range append(badOrigins, "*", "https://*.example.org") {
 		check("Pause "+origin, r.Pause(origin, time.Hour))
 		check("Reset "+origin, r.Reset(origin))

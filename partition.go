@@ -34,6 +34,8 @@ func credentialOf(req *http.Request) string {
 	return ""
 }
 
+// credentialOfAuthorization returns the credential in a value of Authorization. Of a scheme that is not known, what
+// follows may change with each request: the scheme stands for it.
 func credentialOfAuthorization(v string) string {
 	scheme, rest, _ := strings.Cut(strings.TrimSpace(v), " ")
 	switch {
@@ -47,6 +49,12 @@ func credentialOfAuthorization(v string) string {
 	case strings.EqualFold(scheme, "OAuth"): // RFC 5849, section 3.5.1
 		return "OAuth " + parameter(rest, "oauth_consumer_key") + " " + parameter(rest, "oauth_token")
 	}
+	return schemeOf(v)
+}
+
+// schemeOf returns the scheme of a value of Authorization, in lower case (RFC 9110, section 11.1).
+func schemeOf(v string) string {
+	scheme, _, _ := strings.Cut(strings.TrimSpace(v), " ")
 	return strings.ToLower(scheme)
 }
 

@@ -188,8 +188,9 @@ func (pm *Permit) heard() {
 	}
 }
 
-// Remaining returns the least left over all policies, in their units, of what
-// has been announced or configured; -1 where nothing is known.
+// Remaining returns the least left over all policies, announced, configured or
+// learned, in their units; -1 where nothing is known. Policies of bytes are left
+// out: [Registry.Snapshot] has them.
 func (pm *Permit) Remaining() int64 {
 	if pm.origin == nil {
 		return -1

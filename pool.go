@@ -19,9 +19,10 @@ import (
 // Each request goes out with the token that has most room at its origin. It
 // waits only if none has any: then it stands in line for all of them, or for the
 // 16 whose wait is shortest, and goes with the first that has room.
-// [Limits.MaxQueue] counts it in each line. If a request is refused for a limit
-// and another token has room, it is tried again with that one at once, provided
-// that [Transport.Retry] lets it be repeated.
+// [Limits.MaxQueue] counts it in each line. With a shared [Ledger] each request
+// asks that for the room of every token, one after the other. If a request is
+// refused for a limit and another token has room, it is tried again with that
+// one at once, provided that [Transport.Retry] lets it be repeated.
 //
 // A token that an origin answers with status 401 is set aside at that origin,
 // which [EventSetAside] reports, and the request is tried again with another
@@ -181,7 +182,7 @@ func (p *Pool) choices(req *http.Request) ([]*token, error) {
 		} else {
 			c.Header.Set("Authorization", "Bearer "+name)
 		}
-		if r.credential(c) == plain { // where it is put, nobody looks for a credential
+		if own := r.credential(c); own == plain || own == schemeOf(c.Header.Get("Authorization")) { // nobody looks where it is put
 			c = c.WithContext(with(c.Context(), func(o *options) { o.credential = name }))
 		}
 		tokens = append(tokens, &token{hash: hash, req: c})

@@ -39,7 +39,7 @@ func (s *tokened) RoundTrip(req *http.Request) (*http.Response, error) {
 	time.Sleep(10 * time.Millisecond)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	token, _ := strings.CutPrefix(req.Header.Get("Authorization"), "Bearer ")
+	_, token, _ := strings.Cut(req.Header.Get("Authorization"), " ")
 	if token == "" {
 		token = req.URL.Query().Get("key")
 	}
@@ -76,6 +76,7 @@ func TestPoolSendsWithTheTokenThatHasMostRoom(t *testing.T) {
 		apply func(*http.Request, string)
 	}{
 		{"in Authorization", nil},
+		{"of a scheme that is not known", func(req *http.Request, token string) { req.Header.Set("Authorization", "token "+token) }},
 		{"in the query", func(req *http.Request, token string) {
 			q := req.URL.Query()
 			q.Set("key", token)
@@ -644,4 +645,29 @@ func TestPoolKeepsTheTokenWhereAnotherIsNoHelp(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A body that does not end: it is read until it is closed.
+type endless struct{ closed chan struct{} }
+
+func (b endless) Read([]byte) (int, error) { <-b.closed; return 0, io.EOF }
+func (b endless) Close() error             { close(b.closed); return nil }
+
+// Nothing is read to its end first that the caller does not want any more.
+func TestCancelledRequestOfAPoolReturnsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		base := respond(func(*http.Request) *http.Response {
+			resp := answer(429, "Retry-After", "60")
+			resp.Body = endless{make(chan struct{})}
+			return resp
+		})
+		pool := &heed.Pool{Transport: quiet(t, base, heed.Limits{}), Tokens: tokens("a")}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(2*time.Second, cancel)
+		began := time.Now()
+		_, err := pool.RoundTrip(request(example).WithContext(ctx))
+		if d := time.Since(began); err != context.Canceled || d != 2*time.Second {
+			t.Errorf("after %v: %v", d, err)
+		}
+	})
 }

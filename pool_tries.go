@@ -1,8 +1,6 @@
 package heed
 
 import (
-	"context"
-	"errors"
 	"net/http"
 	"slices"
 	"time"
@@ -83,10 +81,7 @@ func (r *poolTries) send() {
 
 // giveUp has the latest outcome go back, unless the request was cancelled.
 func (r *poolTries) giveUp() {
-	if ctx := r.req.Context(); errors.Is(ctx.Err(), context.Canceled) {
-		r.out.discard()
-		r.out = outcome{err: context.Cause(ctx), permit: r.out.permit}
-	}
+	r.out.cancelledBy(r.req.Context())
 }
 
 // drop lets go of all that the attempts hold, where the user's code panicked.

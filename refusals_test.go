@@ -221,6 +221,17 @@ func TestBackoffEndsAtItsLongest(t *testing.T) {
 	})
 }
 
+// Where MaxBackoff alone is set it holds for the first wait, too.
+func TestMaxBackoffIsKeptToByTheFirstWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		base := &script{answers: []string{"429", "200"}}
+		sendOne(t, quiet(t, base, heed.Limits{MaxBackoff: time.Second}), get(t.Context(), site))
+		if gaps := base.gaps(); len(gaps) != 1 || !within(gaps[0], time.Second) {
+			t.Errorf("waited %v", gaps)
+		}
+	})
+}
+
 // The longest backoff there is, and its jitter, is none that has passed already.
 func TestLongestBackoffThereIsHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -49,7 +49,7 @@ type Config struct {
 	Default    Limits                     // origins that Origins does not name
 	Origins    map[string]Limits          // "https://api.github.com", "https://*.example.org"; the most specific wins
 	Origin     func(*http.Request) string // what shares an origin's limits; nil: scheme, host and port, as OriginOf gives them
-	Partition  func(*http.Request) string // what tells the holders of quotas apart, of which only a hash is kept; nil: the request's credential
+	Partition  func(*http.Request) string // what tells the holders of quotas apart, of which only a hash is kept; nil: the request's credential; of an Authorization scheme that heed does not know, the scheme
 	Logger     *slog.Logger               // nil: slog.Default()
 	Dialects   []Dialect                  // the user's own, looked at before those heed knows
 	Ledger     Ledger                     // the books that several processes share; nil: this process keeps its own
@@ -227,7 +227,7 @@ type Decision struct {
 	Wait      time.Duration // at least; 0 where it depends on requests in flight alone
 	Cause     Cause         // what holds it
 	Policy    string        // where Cause is CausePolicy or CauseSmoother
-	Remaining int64         // least left over all policies; -1: unknown
+	Remaining int64         // least left over all policies but those of bytes; -1: unknown
 	Err       error         // why it cannot be said: a shared ledger that cannot be reached, or ErrClosed
 }
 

@@ -2,7 +2,6 @@ package heed
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"net/url"
 	"time"
@@ -192,10 +191,7 @@ func (r *tries) notBefore() time.Time {
 
 // giveUp has the latest outcome go back, unless the request was cancelled.
 func (r *tries) giveUp() {
-	if ctx := r.req.Context(); errors.Is(ctx.Err(), context.Canceled) {
-		closeBody(r.last.resp)
-		r.last = outcome{err: context.Cause(ctx), permit: r.last.permit}
-	}
+	r.last.cancelledBy(r.req.Context())
 }
 
 // unused gives back what next got for an attempt that is not made.

@@ -179,7 +179,7 @@ func (p *partition) hearLedger(w *waiter, q *Question, paid Cost, under *Limits,
 	if ans.Err == nil { // else the name may be one of this process alone
 		s.key = q.Partition
 	}
-	stopped := w.ctx.Err() != nil || w.queue == nil
+	stopped := w.ctx.Err() != nil || w.queue == nil || w.maxWait && !now.Before(w.deadline)
 	for _, n := range ans.News {
 		o.heed(now, &n)
 	}

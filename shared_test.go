@@ -362,6 +362,27 @@ func TestALostLedgerIsTheCallersError(t *testing.T) {
 	})
 }
 
+// The ledger is asked no longer than MaxWait allows. That is no sign of an outage.
+func TestMaxWaitEndsAQuestionOfTheLedger(t *testing.T) {
+	for range 50 { // whether the ledger's error or the end of the wait comes first is chance
+		synctest.Test(t, func(t *testing.T) {
+			b := &books{rtt: time.Minute}
+			r, _ := NewRegistry(Config{Default: Limits{MaxWait: time.Second}, Ledger: b.process(), Logger: slog.New(slog.DiscardHandler), OnEvent: func(e Event) {
+				if e.Kind == EventDegraded {
+					t.Errorf("%+v", e)
+				}
+			}})
+			_, err := r.Acquire(t.Context(), sharedRequest())
+			var le *LimitError
+			if !errors.As(err, &le) || le.Reason != ReasonMaxWait {
+				t.Errorf("Acquire: %v", err)
+			}
+			r.Close()
+			synctest.Wait()
+		})
+	}
+}
+
 func TestSlotsAreSharedAndGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &books{rtt: time.Millisecond}

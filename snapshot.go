@@ -65,8 +65,9 @@ type PolicyState struct {
 
 // UnmarshalText decodes what [Source.MarshalText] has encoded.
 func (s *Source) UnmarshalText(text []byte) error {
-	for *s = SourceAnnounced; *s <= SourceLearned; *s++ {
-		if s.String() == string(text) {
+	for source := SourceAnnounced; source <= SourceLearned; source++ {
+		if source.String() == string(text) {
+			*s = source
 			return nil
 		}
 	}

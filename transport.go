@@ -1,6 +1,8 @@
 package heed
 
 import (
+	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"net/http"
@@ -112,6 +114,14 @@ type outcome struct {
 	said   Announcement
 }
 
+// cancelledBy has the cause of a request's cancellation take the place of its answer, if it was cancelled.
+func (out *outcome) cancelledBy(ctx context.Context) {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		closeBody(out.resp)
+		*out = outcome{err: context.Cause(ctx), permit: out.permit}
+	}
+}
+
 var errNoAnswer = errors.New("heed: base transport returned neither a response nor an error")
 
 // send sends req under a permit, which lasts until the response's body is over.
@@ -169,8 +179,10 @@ func closeBody(resp *http.Response) {
 func neverSent(err error) bool {
 	var op *net.OpError
 	var dns *net.DNSError
+	var certificate *tls.CertificateVerificationError
+	var record tls.RecordHeaderError // the first one: what answers does not speak TLS
 	if errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect" || op.Op == "socks connect") {
 		return true
 	}
-	return errors.As(err, &dns)
+	return errors.As(err, &dns) || errors.As(err, &certificate) || errors.As(err, &record)
 }

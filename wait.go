@@ -124,7 +124,7 @@ func (w *waiter) wait(ctx context.Context) (*Permit, error) {
 	case <-ctx.Done():
 	}
 	err := context.Cause(ctx)
-	late := err == context.DeadlineExceeded
+	late := ctx.Err() == context.DeadlineExceeded // whatever cause the deadline was given
 	w.giveUp(late)
 	if !late {
 		return nil, err
