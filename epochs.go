@@ -127,7 +127,7 @@ func (l *ledger) hearWhen(now, start time.Time, c *charge, p *Policy, s *stateme
 		if l.zeros++; s.remaining > 0 || l.zeros >= convinced && !last {
 			s.reset = -1 // a constant, or cut off: it tells nothing of when a window ends
 			s.soon = l.down > 0 && !l.above.IsZero()
-			if s.clock { // save that there is no leap to the next, if that is near
+			if s.clock && s.grain < p.Window { // save that there is no leap to the next, if that is near
 				l.named = latest(l.named, s.instant.Add(s.grain))
 			}
 		}

@@ -63,7 +63,7 @@ func (s *slot) inferFrom(now, instant time.Time, lim *ServiceLimit, grain time.D
 			s.inferBetween(instant, grain)
 		}
 	}
-	if lim.Clock && lim.Reset > 0 {
+	if lim.Clock { // be it over, as one that is cut off may be: the next to be named is no other
 		i.end = instant
 	}
 	i.usedThen = accepted

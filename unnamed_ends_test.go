@@ -3,6 +3,7 @@ package heed_test
 import (
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -157,5 +158,59 @@ func TestWhoWaitsBehindAResetAloneGoesNoLaterThanWhoComesThen(t *testing.T) {
 	then, _ := goes(1100 * time.Millisecond)
 	if waited, check := goes(0); waited != then || check != time.Second {
 		t.Errorf("goes at %v where it waits, at %v where it comes later; Check says %v, want 1s", waited, then, check)
+	}
+}
+
+// Windows that turn between two seconds, whose ends are dates: the date is over for the last part of each, and was then
+// taken for the end before the last one, which made the windows seem longer.
+func TestShortWindowsAreUsedUpWhoseEndsAreDates(t *testing.T) {
+	const quota, window, trip = 10, time.Second, 50 * time.Millisecond
+	for phase := range 5 {
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(time.Duration(phase) * 200 * time.Millisecond)
+			var mu sync.Mutex
+			var first time.Time
+			var turn time.Duration
+			left, accepted, refused := 0, 0, 0
+			tr := quiet(t, baseFunc(func(*http.Request) (*http.Response, error) {
+				time.Sleep(trip / 2)
+				defer time.Sleep(trip / 2)
+				mu.Lock()
+				defer mu.Unlock()
+				now := time.Now()
+				if first.IsZero() {
+					first, turn = now, -1
+				}
+				if at := now.Sub(first) / window; at != turn {
+					turn, left = at, quota
+				}
+				status, end := 200, first.Add((turn+1)*window).UTC().Format(http.TimeFormat)
+				if left == 0 {
+					status, refused = 429, refused+1
+				} else {
+					left, accepted = left-1, accepted+1
+				}
+				return answer(status, "Date", now.UTC().Format(http.TimeFormat), "X-RateLimit-Limit", strconv.Itoa(quota),
+					"X-RateLimit-Remaining", strconv.Itoa(left), "X-RateLimit-Reset", end), nil
+			}), heed.Limits{})
+			const windows = 20
+			over := time.Now().Add(windows * window)
+			var wg sync.WaitGroup
+			for range 16 {
+				wg.Go(func() {
+					for time.Now().Before(over) {
+						if resp, err := tr.RoundTrip(request(example)); err == nil {
+							resp.Body.Close()
+						}
+					}
+				})
+			}
+			time.Sleep(time.Until(over))
+			tr.Registry.Close()
+			wg.Wait()
+			if accepted < windows*quota*95/100 || refused > 0 {
+				t.Errorf("begun %d ms after a second: %d accepted of %d, %d refused", phase*200, accepted, windows*quota, refused)
+			}
+		})
 	}
 }
