@@ -20,7 +20,8 @@ type crowd struct {
 	pressed int64     // accepted with so many while others were waiting
 	patient int64     // accepted requests before more is tried; 0: that has not failed yet
 	streak  streak    // since the latest refusal that was put down to it …
-	cut     time.Time // … when it came
+	cut     time.Time // … when it came …
+	lost    int64     // … and how many were refused then
 	usual   float64   // logarithm of the seconds that accepted requests take, for the most part; 0: not known
 }
 
@@ -116,14 +117,15 @@ func (k *streak) again() bool {
 }
 
 // fewer says that even so many were too many: at once, or once by chance. Where the refusal asked for a
-// wait, none of those goes that might have been sent meanwhile; they are part of its cost, as under a rate.
+// wait, none of those goes that might have been sent meanwhile; they are part of its cost, as under a rate, and so are
+// all that were refused the last time.
 func (c *crowd) fewer(inFlight int64, asked time.Duration) {
-	cost := int64(oneMoreCost + waitCost*asked.Seconds()*float64(inFlight)/c.trip())
+	wait := int64(waitCost * asked.Seconds() * float64(inFlight) / c.trip())
+	cost, most := oneMoreCost*max(c.lost, 1)+wait, 8*(oneMoreCost+wait)
 	if c.pressed < 2*inFlight {
-		c.patient = min(2*max(c.patient, cost), 8*cost)
-	} else {
-		c.patient = cost
+		cost = min(2*max(c.patient, cost), max(most, cost))
 	}
+	c.patient = cost
 }
 
 // refusesAll reports whether all that was in flight at the refusal before the latest streak is answered, and nothing
@@ -204,7 +206,7 @@ func (p *partition) fewerInFlight(now time.Time, s *slot, inFlight int64, asked 
 	case c.stood:
 		c.fewer(n, asked)
 	}
-	c.refusal, c.cut, c.pressed = s.policy.Quota, now, 0
+	c.refusal, c.cut, c.lost, c.pressed = s.policy.Quota, now, 1, 0
 	s.policy.Quota, s.terms.Quota = n, n
 	return true
 }

@@ -274,6 +274,7 @@ func (p *partition) tooManyInFlight(now time.Time, s *slot, pm *Permit, fresh bo
 	l := &p.learner
 	switch k := &l.crowd.streak; {
 	case !fresh, int64(pm.level) > s.policy.Quota, pm.start.Before(l.crowd.cut): // sent before it was learned, or lowered
+		l.crowd.lost++
 		return true
 	case l.asOften(int64(p.unanswered)), p.refusesAll(): // whatever was in flight
 		return false
