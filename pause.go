@@ -88,7 +88,8 @@ func (p *pause) over(now time.Time) bool {
 // A backoff counts refusal events in a row.
 type backoff struct {
 	n     int       // events since the last accepted answer
-	blind int       // those that gave no hint
+	blind int       // those that gave no hint …
+	paced int       // … and those of them that waited for the next unit at a learned rate alone
 	began time.Time // when the latest event began
 }
 
@@ -104,7 +105,7 @@ func (b *backoff) event(now, start time.Time) bool {
 }
 
 // over says that an answer was accepted.
-func (b *backoff) over() { b.n, b.blind = 0, 0 }
+func (b *backoff) over() { b.n, b.blind, b.paced = 0, 0, 0 }
 
 // backoffWait is how long a refusal without a hint asks to wait after n in a row:
 // min·2ⁿ⁻¹ up to most, and up to a tenth longer, so that many clients do not

@@ -1,12 +1,16 @@
 package heed_test
 
 import (
+	"math/rand/v2"
+	"net/http"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/heedhttp/heed"
+	"github.com/heedhttp/heed/heedtest"
 )
 
 func TestPause(t *testing.T) {
@@ -286,4 +290,53 @@ func TestPauseIsWhoseWordHoldsLongest(t *testing.T) {
 			t.Errorf("it is said to end as the user's: %v", resumed)
 		}
 	})
+}
+
+// At a learned rate a refusal without a hint waits for the next unit alone, a moment at first. However many there were in a
+// row, one that is put down to something else is the first that waits for seconds. Here it is a limit in flight that a few
+// requests use up now and then, which the origin works on for long.
+func TestWaitsAtALearnedRateDoNotLengthenOthers(t *testing.T) {
+	for seed := range uint64(4) {
+		synctest.Test(t, func(t *testing.T) {
+			var mu sync.Mutex
+			rng := rand.New(rand.NewPCG(seed, 1))
+			o := heedtest.NewOrigin(heedtest.Config{Algorithm: heedtest.Concurrency, Dialect: heedtest.Silent, Latency: heedtest.RoundTrip(20 * time.Millisecond),
+				Policies: []heedtest.Policy{{Quota: 4, Window: time.Second}}, Respond: func(w http.ResponseWriter, _ *http.Request) {
+					mu.Lock()
+					work := time.Duration(rng.ExpFloat64() * float64(80*time.Millisecond))
+					if rng.Float64() < 0.03 {
+						work = 10 * time.Second
+					}
+					mu.Unlock()
+					time.Sleep(work)
+					w.WriteHeader(http.StatusOK)
+				}})
+			var longest time.Duration
+			r := newRegistry(t, heed.Config{OnEvent: func(e heed.Event) {
+				mu.Lock()
+				defer mu.Unlock()
+				if e.Kind == heed.EventPaused {
+					longest = max(longest, e.Wait)
+				}
+			}})
+			tr := &heed.Transport{Base: o, Registry: r}
+			end := time.Now().Add(2 * time.Minute)
+			var wg sync.WaitGroup
+			for range 8 {
+				wg.Go(func() {
+					for time.Now().Before(end) {
+						if resp, err := tr.RoundTrip(request(example)); err == nil {
+							resp.Body.Close()
+						}
+					}
+				})
+			}
+			time.Sleep(time.Until(end))
+			r.Close()
+			wg.Wait()
+			if longest > 30*time.Second {
+				t.Errorf("seed %d: a pause of %v", seed, longest)
+			}
+		})
+	}
 }

@@ -49,9 +49,6 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 	r.asked = hintOf(a, o.limits.IgnoreHeaders)
 	r.hint = r.asked
 	why := p.learnFrom(now, &r, status)
-	if r.fresh && r.hint <= 0 && why != foundChance { // those tell nothing of how long the others are to wait
-		r.backoff.blind++
-	}
 	switch {
 	case r.hint > 0:
 		p.refusedUntil(now, &r)
@@ -85,7 +82,7 @@ func (p *partition) learnFrom(now time.Time, r *rejection, status int) finding {
 	}
 	chance, excess := p.byChance(now, r.pm, r.fresh, r.hint)
 	if excess {
-		r.fresh, r.backoff.began, r.backoff.blind = true, now, 0 // with all that was on its way
+		r.fresh, r.backoff.began, r.backoff.blind, r.backoff.paced = true, now, 0, 0 // with all that was on its way
 	}
 	why := foundChance
 	if !chance {
@@ -99,7 +96,10 @@ func (p *partition) learnFrom(now time.Time, r *rejection, status int) finding {
 // pauseAtRate holds the partition, after a refusal without a hint, until there is a unit
 // more at the rate that was learned (SPEC D9).
 func (p *partition) pauseAtRate(now time.Time, r *rejection) {
-	wait := p.learner.pauseFor(now, r.backoff.blind, p.origin.limits.MaxBackoff)
+	if r.fresh {
+		r.backoff.paced++
+	}
+	wait := p.learner.pauseFor(now, r.backoff.paced, p.origin.limits.MaxBackoff)
 	if r.fresh && p.pause.extend(now.Add(wait)) {
 		p.opening.restart(now)
 		p.paused(now, Event{Cause: CausePolicy, Policy: learnedPolicy, Wait: wait, InARow: r.backoff.n})
@@ -111,6 +111,9 @@ func (p *partition) pauseAtRate(now time.Time, r *rejection) {
 // before is when the event before this one began.
 func (p *partition) backOff(now time.Time, r *rejection, why finding, before time.Time) {
 	l, pm := p.origin.limits, r.pm
+	if r.fresh && why != foundChance { // those tell nothing of how long the others are to wait
+		r.backoff.blind++
+	}
 	wait := backoffWait(max(r.backoff.blind, 1), l.MinBackoff, l.MaxBackoff)
 	pm.retryAt = now.Add(wait)
 	if why == foundChance {
