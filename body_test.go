@@ -362,7 +362,8 @@ func TestSlotIsFreeAfterAnErrorOfTheBase(t *testing.T) {
 			"no such host":        {fmt.Errorf("lookup: %w", &net.DNSError{IsNotFound: true}), 0},
 			"no proxy":            {&net.OpError{Op: "proxyconnect", Err: errAny}, 0},
 			"unknown certificate": {fmt.Errorf("dial: %w", &tls.CertificateVerificationError{Err: errAny}), 0},
-			"no TLS":              {tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}, 0},
+			"no TLS":              {tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake", Conn: new(net.TCPConn)}, 0},
+			"broken TLS":          {tls.RecordHeaderError{Msg: "oversized record received"}, 1},
 			"perhaps sent":        {&net.OpError{Op: "read", Err: errAny}, 1},
 			"no way of telling":   {errAny, 1},
 		} {

@@ -88,7 +88,7 @@ func (p *partition) byChance(now time.Time, pm *Permit, fresh bool, hint time.Du
 	case fresh && r.low > 0 && len(r.zeros) > 0:
 		if through := c.shows(r, pm.start, &l.block, pm.level == 1 && !p.lastStart.After(pm.start)); through > 0 {
 			c.hint = hint
-			p.letGo(now, through, shortest)
+			p.letGo(now, through)
 			return true, false
 		}
 	}

@@ -3,23 +3,23 @@ package heed
 import "time"
 
 // Some origins refuse everything for a moment now and then, as while they are deployed anew or overloaded, be there a
-// limit or none. One such refusal looks like a limit's, and so less is sent after it. But where that goes on, at a pace
-// well below what was let through from one refusal to another before, it is no limit that refuses: that would let
-// through all that comes so slowly, unless it has been cut; and again, below what was let through since. From then on
-// a refusal that comes after many were accepted tells nothing, until several of them came without such proof: then it
-// has to be found again. It is a limit's once one follows soon after another, or after as many.
+// limit or none. One such refusal looks like a limit's, and so less is sent after it. But a limit refuses nothing at a
+// pace well below what it let through from one refusal to another before, unless it has been cut or others have come.
+// Where that happens again, below what was let through since, it is taken for such an origin: a refusal that comes after
+// many were accepted tells next to nothing from then on, until several of them came without another sign of that. It is a
+// limit's once one follows soon after another, or after as many.
 type interruptions struct {
 	at      time.Time // the latest refusal that began a block …
 	n       int64     // accepted of those sent since …
 	before  int64     // … and from the one before to that
-	proven  float64   // what was let through from one to another, since the latest that was proof …
-	through float64   // … and until then
-	often   int       // refusals that were proof, at a pace well below that …
+	proven  float64   // what was let through from one to another, since the latest that was a sign …
+	through float64   // … and before that
+	often   int       // refusals that were a sign, at a pace well below that …
 	since   int       // … and so many came since the latest of them
 	soon    int       // in a row that came soon, or after as many
 }
 
-// believed is how many refusals in a row are taken for interruptions without proof.
+// believed is how many refusals in a row are taken for interruptions without a sign.
 const believed = 8
 
 // accepted takes in that a request sent at start was accepted.
@@ -43,8 +43,8 @@ func (i *interruptions) refused(r *throughput, start time.Time) bool {
 	} else if i.soon > 1 {
 		*i = interruptions{at: start, before: n, soon: i.soon}
 	}
-	if r.low > 0 && r.pace() <= farBelow*i.proven {
-		i.often, i.since, i.through, i.proven = i.often+1, 0, max(i.through, i.proven), 0
+	if r.low > 0 && r.pace() <= farBelow*i.proven && !soon {
+		i.often, i.since, i.through, i.proven = i.often+1, 0, i.proven, 0
 	}
 	if i.since > believed {
 		i.often = min(i.often, timeAndAgain-1)
@@ -68,9 +68,11 @@ func (p *partition) interruptionOver(now, start time.Time) {
 	r.opened, l.seen = mark{start, r.total}, now
 	switch i := &l.interruptions; {
 	case i.through > 0:
-		p.letGo(now, max(r.low, i.through), max(r.cycle, shortest))
-		i.through = 0
+		cycle := max(r.cycle, shortest)
+		p.letGo(now, max(r.low, i.through))
+		r.cycle, i.through = cycle, 0
 	case r.low > 0:
+		r.low *= cautious // it may be a limit's all the same
 		p.setLearnedRate(now).limiter.AllowN(now, 1)
 	}
 }

@@ -210,12 +210,14 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 		return
 	case s != nil && p.tooManyInFlight(now, s, pm, fresh, hint):
 		return
-	case s == nil && l.rate.low > 0 && l.idled(now, pm):
+	case s != nil:
+		p.dropSlot(s)
+	case l.rate.low > 0 && l.idled(now, pm):
 		l.beginAnew(pm.start)
 	}
-	interrupted := l.interruptions.refused(&l.rate, pm.start)
+	interrupted := l.interruptions.refused(&l.rate, pm.start) && s == nil
 	if !interrupted {
-		p.exceeded(now, pm, s, hint)
+		p.exceeded(now, pm, hint, s != nil)
 	}
 	if l.strict == nil {
 		l.strict, l.turns = newStrict(l.accepted, l.last.Sub(l.since)-l.quickest), &turns{}
@@ -230,13 +232,10 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 	l.crowd.testing = l.crowd.refused(int64(max(pm.level, p.unanswered+1))) && l.rate.low == 0 && !l.timed
 }
 
-// exceeded takes in that pm's request was refused by a limit, at the beginning of a block: s is that in flight, which it
-// cannot be; nil: none was known.
-func (p *partition) exceeded(now time.Time, pm *Permit, s *slot, hint time.Duration) {
+// exceeded takes in that pm's request was refused by a limit, at the beginning of a block; inFlight: it had been taken for
+// one in flight, which it cannot be.
+func (p *partition) exceeded(now time.Time, pm *Permit, hint time.Duration, inFlight bool) {
 	l := &p.learner
-	if s != nil {
-		p.dropSlot(s)
-	}
 	if l.besideChance() {
 		l.rate.exceeded(pm.start, l.chance.then, l.chance.share)
 	} else {
@@ -245,7 +244,7 @@ func (p *partition) exceeded(now time.Time, pm *Permit, s *slot, hint time.Durat
 		l.rate.refused(pm.start, l.crowd.trip(), rateOf(l.accepted, pm.start.Sub(asked)))
 		l.moreToCome(was)
 	}
-	if s != nil && !(hint > 0 && l.blocks > 0 && l.accepted <= l.rate.burst) { // it is no such limit, but a rate that they exceed
+	if inFlight && !(hint > 0 && l.blocks > 0 && l.accepted <= l.rate.burst) { // it is no such limit, but a rate that they exceed
 		l.notInFlight(now)
 	} // else when it reopens tells the rate, as if it had never been taken for one in flight
 }

@@ -95,11 +95,8 @@ func (l *Limits) wrong() string {
 // nothing with it.
 func (l Limits) withDefaults() *Limits {
 	orDefault(&l.MaxRetryAfter, defaultMaxRetryAfter)
-	if l.MaxBackoff > 0 {
-		orDefault(&l.MinBackoff, min(defaultMinBackoff, l.MaxBackoff))
-	}
-	orDefault(&l.MinBackoff, defaultMinBackoff)
 	orDefault(&l.MaxBackoff, defaultMaxBackoff)
+	orDefault(&l.MinBackoff, min(defaultMinBackoff, l.MaxBackoff))
 	l.MaxBackoff = max(l.MaxBackoff, l.MinBackoff)
 	orDefault(&l.Smoothing.Interval, defaultMicroInterval)
 	orDefault(&l.Smoothing.Velocity, defaultVelocity)

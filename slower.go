@@ -97,7 +97,7 @@ func (p *partition) stillByChance(now time.Time, pm *Permit) (excess bool) {
 			if known != nil {
 				p.goOn(now, *known)
 			} else {
-				p.letGo(now, r.low, shortest)
+				p.letGo(now, r.low)
 			}
 		}
 		return false
@@ -121,10 +121,10 @@ func (p *partition) stillByChance(now time.Time, pm *Permit) (excess bool) {
 }
 
 // letGo has the pace rise steeply from a rate on.
-func (p *partition) letGo(now time.Time, rate float64, cycle int64) {
+func (p *partition) letGo(now time.Time, rate float64) {
 	l := &p.learner
 	r := &l.rate
 	l.begin(now)
-	*r = throughput{low: rate, cycle: cycle, climb: steeply, total: r.total, burst: r.burst}
+	*r = throughput{low: rate, cycle: shortest, climb: steeply, total: r.total, burst: r.burst}
 	p.setLearnedRate(now)
 }

@@ -173,8 +173,8 @@ func (t *throughput) lower(least, through float64, rested bool) {
 		t.low = min(t.low, t.kept.refused())
 	case rested: // what was accepted since is too little to tell
 		t.low, t.climb = min(t.low, little), t.climb/2
-	case t.sure: // by chance, and so is this
-		t.low = little
+	case t.sure: // by chance, and so is this; an attempt at more may have risen far
+		t.low = min(t.low, little)
 	case t.pressed >= t.cycle: // a little too fast
 		t.low = max(min(t.low, least), min(little, through))
 	case least < t.low: // a burst had been taken for the rate

@@ -180,9 +180,9 @@ func neverSent(err error) bool {
 	var op *net.OpError
 	var dns *net.DNSError
 	var certificate *tls.CertificateVerificationError
-	var record tls.RecordHeaderError // the first one: what answers does not speak TLS
+	var record tls.RecordHeaderError
 	if errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect" || op.Op == "socks connect") {
 		return true
 	}
-	return errors.As(err, &dns) || errors.As(err, &certificate) || errors.As(err, &record)
+	return errors.As(err, &dns) || errors.As(err, &certificate) || errors.As(err, &record) && record.Conn != nil // in a handshake
 }
