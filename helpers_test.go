@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -116,4 +117,22 @@ func sideBySide(t *testing.T) {
 	if testing.Short() {
 		t.Parallel()
 	}
+}
+
+// askAtOnce has goroutines ask for all they can get for so long, and then closes the registry.
+func askAtOnce(tr *heed.Transport, goroutines int, length time.Duration) {
+	end := time.Now().Add(length)
+	var wg sync.WaitGroup
+	for range goroutines {
+		wg.Go(func() {
+			for time.Now().Before(end) {
+				if resp, err := tr.RoundTrip(request(example)); err == nil {
+					resp.Body.Close()
+				}
+			}
+		})
+	}
+	time.Sleep(time.Until(end))
+	tr.Registry.Close()
+	wg.Wait()
 }

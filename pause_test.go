@@ -320,20 +320,7 @@ func TestWaitsAtALearnedRateDoNotLengthenOthers(t *testing.T) {
 				}
 			}})
 			tr := &heed.Transport{Base: o, Registry: r}
-			end := time.Now().Add(2 * time.Minute)
-			var wg sync.WaitGroup
-			for range 8 {
-				wg.Go(func() {
-					for time.Now().Before(end) {
-						if resp, err := tr.RoundTrip(request(example)); err == nil {
-							resp.Body.Close()
-						}
-					}
-				})
-			}
-			time.Sleep(time.Until(end))
-			r.Close()
-			wg.Wait()
+			askAtOnce(tr, 8, 2*time.Minute)
 			if longest > 30*time.Second {
 				t.Errorf("seed %d: a pause of %v", seed, longest)
 			}

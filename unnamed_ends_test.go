@@ -194,20 +194,7 @@ func TestShortWindowsAreUsedUpWhoseEndsAreDates(t *testing.T) {
 					"X-RateLimit-Remaining", strconv.Itoa(left), "X-RateLimit-Reset", end), nil
 			}), heed.Limits{})
 			const windows = 20
-			over := time.Now().Add(windows * window)
-			var wg sync.WaitGroup
-			for range 16 {
-				wg.Go(func() {
-					for time.Now().Before(over) {
-						if resp, err := tr.RoundTrip(request(example)); err == nil {
-							resp.Body.Close()
-						}
-					}
-				})
-			}
-			time.Sleep(time.Until(over))
-			tr.Registry.Close()
-			wg.Wait()
+			askAtOnce(tr, 16, windows*window)
 			if accepted < windows*quota*95/100 || refused > 0 {
 				t.Errorf("begun %d ms after a second: %d accepted of %d, %d refused", phase*200, accepted, windows*quota, refused)
 			}
