@@ -104,6 +104,9 @@ func (b *followedBody) Read(p []byte) (int, error) {
 		b.look.see((*Permit)(b), p[:n], err != nil)
 	}
 	if err != nil {
+		if err != io.EOF {
+			(*Permit)(b).lapse()
+		}
 		(*Permit)(b).Release()
 	}
 	return n, err

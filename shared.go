@@ -143,7 +143,7 @@ func (p *partition) askLedger(w *waiter) {
 	}
 	var ctx context.Context
 	var cancel context.CancelFunc
-	if w.maxWait {
+	if w.endsEarly() {
 		ctx, cancel = context.WithDeadline(w.ctx, w.deadline)
 	} else {
 		ctx, cancel = context.WithCancel(w.ctx)
@@ -179,7 +179,7 @@ func (p *partition) hearLedger(w *waiter, q *Question, paid Cost, under *Limits,
 	if ans.Err == nil { // else the name may be one of this process alone
 		s.key = q.Partition
 	}
-	stopped := w.ctx.Err() != nil || w.queue == nil || w.maxWait && !now.Before(w.deadline)
+	stopped := w.ctx.Err() != nil || w.queue == nil || w.endsEarly() && !now.Before(w.deadline)
 	for _, n := range ans.News {
 		o.heed(now, &n)
 	}
@@ -244,7 +244,7 @@ func (p *partition) dismiss(now time.Time) {
 				}
 				why = ReasonQueueFull
 			}
-			p.refuse(w, v.at.Sub(now), v.obstacle, why)
+			p.refuse(w, p.origin.refusal(v.at.Sub(now), v.obstacle, why))
 			return true
 		})
 	})

@@ -33,6 +33,7 @@ type origin struct {
 	together  int       // starts at that instant that were not taken back
 	earlier   starts    // the last before that instant
 	lastEnd   time.Time
+	reserve   reserve
 	interval  time.Duration // WithMinInterval's, of the last start
 	inFlight  int           // requests whose bodies are not over
 	listening int           // refusals of all partitions whose bodies are being looked at
@@ -362,7 +363,7 @@ func (o *origin) reset(now time.Time) {
 	o.resume(now)
 	o.rejoin(now, nil)
 	o.backoff, o.lastStart, o.lastSent, o.lastEnd, o.interval = backoff{}, time.Time{}, time.Time{}, time.Time{}, 0
-	o.known, o.opened, o.waited, o.warned, o.nested = nil, false, 0, false, false
+	o.known, o.opened, o.waited, o.warned, o.nested, o.reserve = nil, false, 0, false, false, reserve{}
 	o.stated, o.named, o.apart, o.rejoined = nil, false, false, 0
 	if o.routes != nil {
 		o.routes = nil

@@ -156,6 +156,7 @@ func (t *Transport) send(req *http.Request, pm *Permit) outcome {
 		if neverSent(out.err) {
 			pm.Cancel()
 		} else {
+			pm.lapse()
 			pm.Release()
 		}
 	}

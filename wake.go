@@ -30,6 +30,10 @@ func (p *partition) wakeHead(now time.Time) bool {
 	for _, w := range heads {
 		v := p.judge(now, &w.ask, &place{})
 		if v.goes(now) {
+			if w.tooLateToBeAnswered(now) {
+				p.refuse(w, w.expired(now, ReasonDeadline))
+				return true
+			}
 			p.leave(w)
 			w.resolve(p.admit(now, &w.ask), nil)
 			return true
@@ -268,9 +272,9 @@ func (p *partition) inLine(q *queue, f func(*waiter, *place) (left bool)) {
 }
 
 // refuse ends a wait that is of no use.
-func (p *partition) refuse(w *waiter, wait time.Duration, by obstacle, why Reason) {
+func (p *partition) refuse(w *waiter, err *LimitError) {
 	p.leave(w)
-	w.resolve(nil, w.origin.refusal(wait, by, why))
+	w.resolve(nil, err)
 }
 
 // refuseLate refuses one in line where it turns out that it cannot start in time, or costs more
@@ -282,10 +286,9 @@ func (p *partition) refuseLate(now time.Time, w *waiter, v *verdict) bool {
 	case !w.misses(v.at):
 		return false
 	case v.at.After(now):
-		p.refuse(w, v.at.Sub(now), v.last, w.tooLate())
+		p.refuse(w, p.origin.late(now, &w.ask, v))
 	default: // its deadline is this very instant
-		p.leave(w)
-		w.resolve(nil, w.expired(now, w.tooLate()))
+		p.refuse(w, w.expired(now, w.tooLate()))
 	}
 	return true
 }
@@ -295,7 +298,7 @@ func (p *partition) refuseLate(now time.Time, w *waiter, v *verdict) bool {
 func (p *partition) refuseImpossible(w *waiter) bool {
 	s := p.impossible(&w.ask)
 	if s != nil {
-		p.refuse(w, 0, s.obstacle(), ReasonCost)
+		p.refuse(w, p.origin.refusal(0, s.obstacle(), ReasonCost))
 	}
 	return s != nil
 }
