@@ -89,7 +89,7 @@ func (p *pause) over(now time.Time) bool {
 type backoff struct {
 	n     int       // events since the last accepted answer
 	blind int       // those that gave no hint …
-	paced int       // … and those of them that waited for the next unit at a learned rate alone
+	paced int       // … save those that waited for the next unit at a learned rate alone, which are these
 	began time.Time // when the latest event began
 }
 
