@@ -64,3 +64,31 @@ func TestInterruptionsDoNotSlowAnOriginForGood(t *testing.T) {
 		})
 	}
 }
+
+// What was learned from outages that came one after the other is soon forgotten once no more come, however many requests
+// went between two of them at first.
+func TestOutagesOneAfterTheOtherAreSoonForgotten(t *testing.T) {
+	sideBySide(t)
+	const outages, after = 30 * time.Minute, 10 * time.Minute
+	for seed := range uint64(3) {
+		synctest.Test(t, func(t *testing.T) {
+			o := heedtest.NewOrigin(heedtest.Config{Dialect: heedtest.Silent, Latency: heedtest.HeavyTail(200*time.Millisecond, 0.1, time.Second, seed)})
+			f := &flaky{base: o, rng: rand.New(rand.NewPCG(seed, 1))}
+			f.play(t, 8, outages+2*after, func() {
+				rng := rand.New(rand.NewPCG(seed, 7))
+				for end := time.Now().Add(outages); time.Now().Before(end); time.Sleep(30 * time.Second) {
+					time.Sleep(time.Minute + time.Duration(rng.Int64N(int64(30*time.Second))))
+					o.Outage(time.Now().Add(30*time.Second), 503, 0)
+				}
+				time.Sleep(after)
+				o.ResetTally()
+				time.Sleep(after / 2)
+				share := float64(o.Tally().Accepted) / (8 * 5 * (after / 2).Seconds())
+				t.Logf("seed %d: %.3f", seed, share)
+				if share < 0.9 {
+					t.Errorf("seed %d: %.3f of what goes without a limit was sent ten minutes after the last outage", seed, share)
+				}
+			})
+		})
+	}
+}

@@ -86,6 +86,10 @@ const (
 	mostMarks   = 32
 )
 
+// rarely is how long more is not tried at most lest too many be refused: at a few requests a minute it would take hours, and
+// such a rate may be what outages have made of it.
+const rarely = 15 * time.Minute
+
 // noRarer is how long more is not tried at most because a limit was found as it was: a slow one may have been raised.
 const noRarer = 5 * time.Minute
 
@@ -267,7 +271,11 @@ func (t *throughput) measured(n int64, d time.Duration, climb float64) {
 func (t *throughput) reopened(closed time.Duration, refusals float64) {
 	missed := t.low * closed.Seconds()
 	t.closed = closed
-	t.cost = int64(max(attemptCost*refusals, waitCost*missed))
+	attempt := attemptCost * refusals
+	if t.window == 0 {
+		attempt = min(attempt, max(t.low*rarely.Seconds(), few))
+	}
+	t.cost = int64(max(attempt, waitCost*missed))
 	if t.known > 0 && math.Abs(t.low/t.known-1) <= asItWas {
 		t.stood = min(t.stood+1, mostStood)
 	} else {
@@ -293,7 +301,7 @@ func (t *throughput) at(n int64) float64 {
 	case t.trial:
 		return t.low * cautious * t.twice(n)
 	case t.climb > 0:
-		return min(t.low*cautious*math.Exp2(min(t.climb*float64(n)/float64(t.cycle), 30)), t.bySteps(n))
+		return min(t.low*cautious*math.Exp2(min(t.climb*float64(n)/t.round(1), 30)), t.bySteps(n))
 	case t.shorter && n >= t.cost:
 		return t.low * t.twice(n-t.cost)
 	case n < t.clean:
@@ -304,7 +312,17 @@ func (t *throughput) at(n int64) float64 {
 		x, less := float64(n)/float64(t.cost), (1-cautious)/float64(int(1)<<t.stood)
 		return t.low * (1 - less*(1-x*x*x))
 	}
-	return t.low * math.Exp2(min(slowly*float64(n-t.cost)/float64(max(t.cycle, shortest)), 30))
+	return t.low * math.Exp2(min(slowly*float64(n-t.cost)/t.round(shortest), 30))
+}
+
+// round is how many requests are a cycle's worth where the pace rises, and least at least: no more than of a minute, unless
+// a window is known that may be longer. The rate may have fallen far since the cycle was measured.
+func (t *throughput) round(least int64) float64 {
+	n := float64(max(t.cycle, least))
+	if t.window == 0 {
+		n = min(n, max(60*t.low, 3))
+	}
+	return n
 }
 
 // twice is how many times as fast it goes where more is tried, after so many requests: twice as fast for three cycles,
