@@ -90,20 +90,25 @@ func (c *crowd) more(inFlight int64) (more int64) {
 type streak struct {
 	began  time.Time // when the refusal before it came, or the first of several with nothing let through between them
 	from   time.Time // when the first of them was sent
-	n      int64
-	before int64 // in the one before
-	tried  bool  // more was, meanwhile
+	n      int64     // of those that were sent since it came …
+	late   int64     // … and before that, which no wait for it is between
+	before int64     // in the one before
+	tried  bool      // more was, meanwhile
 }
 
 // next is the streak after one more refusal, which comes now.
 func (k *streak) next(now time.Time) streak {
-	if k.n == 0 && !k.began.IsZero() {
+	if k.n+k.late == 0 && !k.began.IsZero() {
 		now = k.began
 	}
 	return streak{began: now, before: k.n}
 }
 
 func (k *streak) accepted(start time.Time) {
+	if !start.After(k.began) {
+		k.late++
+		return
+	}
 	if k.n++; k.n == 1 {
 		k.from = start
 	}
@@ -132,7 +137,7 @@ func (c *crowd) fewer(inFlight int64, asked time.Duration) {
 // was accepted since. A limit in flight has let in as many as it allows, and those are accepted in the end.
 func (p *partition) refusesAll() bool {
 	k := &p.learner.crowd.streak
-	if k.n > 0 || k.began.IsZero() {
+	if k.n+k.late > 0 || k.began.IsZero() {
 		return false
 	}
 	for pm := p.inFlight.oldest; pm != nil && pm.start.Before(k.began); pm = pm.younger {

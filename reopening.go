@@ -47,6 +47,7 @@ func (l *learner) learnRate(now, start time.Time) bool {
 		return true
 	}
 	l.learnPenalty(reopened)
+	first := r.low == 0
 	switch {
 	case r.penalty > 0:
 	case r.low > 0:
@@ -58,7 +59,9 @@ func (l *learner) learnRate(now, start time.Time) bool {
 		l.measure(reopened, shut)
 	}
 	if len(r.zeros) > 1 && r.penalty == 0 {
-		l.remeasure(reopened)
+		if !first || r.climb == 0 { // what may be too low is not confirmed by what it was measured by
+			l.remeasure(reopened)
+		}
 		l.measureTurns()
 	}
 	l.learnBunches()
