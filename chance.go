@@ -81,7 +81,9 @@ func (p *partition) byChance(now time.Time, pm *Permit, fresh bool, hint time.Du
 		usual = c.hint
 	}
 	switch {
-	case l.blocked, hint > 0 && (l.short.times > 0 || hint != usual):
+	case l.blocked:
+	case hint > 0 && (l.short.times > 0 || hint != usual):
+		c.blocks, c.top = 0, 0 // however far the pace fell
 	case c.share > 0:
 		excess = p.stillByChance(now, pm)
 		return !excess, excess

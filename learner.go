@@ -33,6 +33,7 @@ type learner struct {
 	open    time.Duration // … so long after the reopening
 	shrinks bool          // and less was asked the longer that was
 	short   tooShort
+	parts   int // blocks in a row at whose end only a part of a cycle's worth was back
 
 	healthy paths
 	sick    paths
@@ -288,11 +289,21 @@ func (p *partition) tooManyInFlight(now time.Time, s *slot, pm *Permit, fresh bo
 }
 
 // moreToCome has the pace rise again soon where the rate fell from what it was for how little was accepted
-// since the instant that a server had named: not all of it was back by then, and more may be now.
+// since the instant that a server had named: not all of it was back by then, and more may be now. Where it is so time and
+// again, that is the instant of a bucket's next unit, and it is all.
 func (l *learner) moreToCome(was float64) {
 	r := &l.rate
-	if n := r.total - r.opened.n; l.timed && r.low < was && n < r.cycle/2 {
+	n := r.total - r.opened.n
+	if !l.timed || n >= r.cycle {
+		l.parts = 0
+		return
+	}
+	switch l.parts++; {
+	case l.parts > timeAndAgain, r.low >= was:
+	case n < r.cycle/2:
 		r.climb = max(r.climb, steep(n))
+	case r.low < was*2/3: // most of the time that it rests on was a wait
+		r.climb = max(r.climb, gently)
 	}
 }
 

@@ -291,3 +291,22 @@ func TestRateBehindALongConstantRetryAfterIsFoundWithManyOnTheirWay(t *testing.T
 		t.Errorf("%d refused in %d runs", refused, runs)
 	}
 }
+
+// A slow bucket names the instant of its next unit, and that one is all that is back by then: after the second time nobody
+// is to hope for more.
+func TestInstantsOfTheNextUnitAreNoReasonToTryMore(t *testing.T) {
+	for _, c := range []struct{ quota, least int64 }{{100, 1190}, {1000, 11900}} { // an hour, and accepted in twelve
+		for seed := range uint64(4) {
+			synctest.Test(t, func(t *testing.T) {
+				o := heedtest.NewOrigin(heedtest.Config{Algorithm: heedtest.TokenBucket, Policies: []heedtest.Policy{{Quota: c.quota, Window: time.Hour}},
+					Dialect: heedtest.RetryAfterOnly, Latency: heedtest.HeavyTail(100*time.Millisecond, 0.3, time.Second, seed)})
+				askAtOnce(&heed.Transport{Base: o, Registry: newRegistry(t, heed.Config{})}, 8, 12*time.Hour)
+				tally := o.Tally()
+				t.Logf("%d an hour, seed %d: %d accepted, %d refused", c.quota, seed, tally.Accepted, tally.Refused)
+				if tally.Accepted < c.least || tally.Refused > 150 {
+					t.Errorf("%d an hour: %d accepted, %d refused", c.quota, tally.Accepted, tally.Refused)
+				}
+			})
+		}
+	}
+}
