@@ -605,3 +605,47 @@ func TestBurstOfAConcurrencyLimitMeansNothing(t *testing.T) {
 		pm.Release()
 	})
 }
+
+// Policies without a name go on by how long their windows are: what came in the last ten seconds is not known to one of a second.
+func TestPoliciesWithoutANameGoOnByTheirWindows(t *testing.T) {
+	second, ten := heed.Policy{Quota: 3, Window: time.Second}, heed.Policy{Quota: 5, Window: 10 * time.Second}
+	for _, tc := range []struct {
+		name          string
+		before, after []heed.Policy
+	}{
+		{"the shorter one goes", []heed.Policy{second, ten}, []heed.Policy{{Quota: 6, Window: 10 * time.Second}}},
+		{"they change places and quotas", []heed.Policy{second, ten}, []heed.Policy{{Quota: 6, Window: 10 * time.Second}, {Quota: 4, Window: time.Second}}},
+		{"the window changes, too", []heed.Policy{second, ten}, []heed.Policy{{Quota: 6, Window: 9 * time.Second}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				limits := func(p []heed.Policy) heed.Limits {
+					return heed.Limits{Policies: p, Smoothing: heed.Smoothing{Off: true}}
+				}
+				r := newRegistry(t, heed.Config{Default: limits(tc.before)})
+				sent := 0
+				all := func() {
+					for {
+						pm, err := r.Acquire(heed.NoWait(t.Context()), request(example))
+						if err != nil {
+							return
+						}
+						done(pm)
+						sent++
+					}
+				}
+				all()
+				time.Sleep(time.Second)
+				all()
+				time.Sleep(time.Second)
+				if err := r.SetLimits("*", limits(tc.after)); err != nil {
+					t.Fatal(err)
+				}
+				all()
+				if sent != 6 {
+					t.Errorf("%d sent in two seconds, of 6 in ten", sent)
+				}
+			})
+		})
+	}
+}

@@ -234,15 +234,22 @@ func (p *partition) configure(now time.Time, charge bool) {
 	}
 	policies := p.origin.limits.Policies
 	kept := make([]*slot, len(policies))
-	for i := range policies {
-		kept[i] = take(func(s *slot) bool { return s.policy == policies[i] })
+	for _, fits := range []func(*slot, *Policy) bool{ // what goes on best goes on first
+		func(s *slot, p *Policy) bool { return s.policy == *p },
+		func(s *slot, p *Policy) bool { return s.fits(p) && s.policy.Window == p.Window },
+		func(s *slot, p *Policy) bool { return s.fits(p) && s.policy.Window > p.Window }, // a shorter one has forgotten some
+		(*slot).fits,
+	} {
+		for i := range policies {
+			if kept[i] == nil {
+				kept[i] = take(func(s *slot) bool { return fits(s, &policies[i]) })
+			}
+		}
 	}
 	for i, pol := range policies {
 		s := kept[i]
-		if s == nil {
-			if s = take(func(s *slot) bool { return s.fits(&pol) }); s != nil {
-				s.resize(now, pol)
-			}
+		if s != nil && s.policy != pol {
+			s.resize(now, pol)
 		}
 		if s == nil {
 			s = newSlot(pol, SourceConfigured)
