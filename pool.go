@@ -264,7 +264,7 @@ func (p *Pool) soonest(tokens []*token, a ask) (tok *token, pm *Permit, err erro
 		giveUp(waiting)
 		told = over
 	}()
-	a.inLine = nil
+	a.inLine, a.went = nil, new(atomic.Bool)
 	for _, tok := range tokens {
 		a.notBefore, a.budgets, a.again = tok.notBefore, tok.budgets, len(waiting) > 0
 		var w *waiter

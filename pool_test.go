@@ -671,3 +671,37 @@ func TestCancelledRequestOfAPoolReturnsAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// What ends for all tokens at once, as the pause of an origin does, lets a request go that waits in the lines of all of
+// them: from one.
+func TestPoolLetsARequestGoFromOneLineOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		told := map[heed.Kind]int{}
+		r := newRegistry(t, heed.Config{OnEvent: func(e heed.Event) { mu.Lock(); told[e.Kind]++; mu.Unlock() }})
+		sent := 0
+		p := &heed.Pool{
+			Tokens: func(context.Context) ([]string, error) { return []string{"a", "b", "c"}, nil },
+			Transport: &heed.Transport{Registry: r, Base: baseFunc(func(req *http.Request) (*http.Response, error) {
+				if sent++; sent%2 == 1 {
+					return answer(503, "Retry-After", "10"), nil
+				}
+				return answer(200), nil
+			})},
+		}
+		const requests = 10
+		began := time.Now()
+		for range requests {
+			resp, err := p.RoundTrip(request(example))
+			if err != nil || resp.StatusCode != 200 {
+				t.Fatal(resp, err)
+			}
+		}
+		if sent != 2*requests || told[heed.EventAdmitted] != sent || told[heed.EventRetried] != requests {
+			t.Errorf("%d sent, %d admitted, %d retried", sent, told[heed.EventAdmitted], told[heed.EventRetried])
+		}
+		if waited := r.Snapshot()[0].Waited; waited != time.Since(began) {
+			t.Errorf("waited for %v in %v", waited, time.Since(began))
+		}
+	})
+}

@@ -2,7 +2,9 @@ package heed
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"sync/atomic"
 	"time"
 )
 
@@ -146,6 +148,7 @@ type ask struct {
 	lane      *lane         // of the budgets it is counted in; nil: none known
 	budgets   string        // the key of that lane, as the answer that has it tried again named it; "": as its like are counted
 	again     bool          // it stands in another line already: whether it goes from here is not sure
+	went      *atomic.Bool  // it has gone from one of its lines, which may be of several origins; nil: it stands in one
 	inLine    func()        // what to do once it is put in line; nil: nothing
 }
 
@@ -191,6 +194,12 @@ func (a *ask) misses(at time.Time) bool {
 	}
 	return !at.Before(a.deadline)
 }
+
+// wentElsewhere reports whether a, which may go, has gone from another line already; else it goes from this one.
+func (a *ask) wentElsewhere() bool { return a.went != nil && !a.went.CompareAndSwap(false, true) }
+
+// errWentElsewhere ends the wait in one line of a request that went from another.
+var errWentElsewhere = errors.New("heed: the request went from another line")
 
 // units is how many requests the ask counts as.
 func (a *ask) units() int64 { return a.cost(UnitRequests, 1) }

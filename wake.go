@@ -30,12 +30,7 @@ func (p *partition) wakeHead(now time.Time) bool {
 	for _, w := range heads {
 		v := p.judge(now, &w.ask, &place{})
 		if v.goes(now) {
-			if w.tooLateToBeAnswered(now) {
-				p.refuse(w, w.expired(now, ReasonDeadline))
-				return true
-			}
-			p.leave(w)
-			w.resolve(p.admit(now, &w.ask), nil)
+			p.grant(now, w)
 			return true
 		}
 		if p.refuseLate(now, w, &v) { // by the pace, say, which only shows once nothing else holds it
@@ -52,6 +47,20 @@ func (p *partition) wakeHead(now time.Time) bool {
 	}
 	p.standAside(alarm)
 	return false
+}
+
+// grant lets w go, whose turn it is, unless it went from another line meanwhile, or can no longer be
+// answered in time.
+func (p *partition) grant(now time.Time, w *waiter) {
+	p.leave(w)
+	switch {
+	case w.tooLateToBeAnswered(now):
+		w.resolve(nil, w.expired(now, ReasonDeadline))
+	case w.wentElsewhere():
+		w.resolve(nil, errWentElsewhere)
+	default:
+		w.resolve(p.admit(now, &w.ask), nil)
+	}
 }
 
 // wakeAt is when what holds a request may be over, as far as time alone tells; zero: an
