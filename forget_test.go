@@ -219,3 +219,22 @@ func TestNothingRunsInTheBackground(t *testing.T) {
 		}
 	})
 }
+
+// Nobody is told of a pause that holds nothing.
+func TestPermitOfAForgottenOriginLearnsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told := 0
+		r := newRegistry(t, heed.Config{IdleAfter: time.Second, OnEvent: func(heed.Event) { told++ }})
+		pm := acquire(t, r, request(example))
+		done(pm)
+		time.Sleep(10 * time.Second)
+		if s := r.Snapshot(); len(s) > 0 { // which forgets
+			t.Fatalf("%d origins", len(s))
+		}
+		told = 0
+		pm.Learn(heed.Announcement{Refused: true, RetryAfter: time.Minute})
+		if d := r.Check(request(example)); told > 0 || !d.Allowed {
+			t.Errorf("%d events told, and then %+v", told, d)
+		}
+	})
+}

@@ -133,7 +133,8 @@ func (pm *Permit) Observe(resp *http.Response) Announcement {
 // Learn takes in limits or a refusal from a source other than a response's
 // status and fields: its body, a stream, a message out of band. It can be
 // called at any time before or after Observe. A RetryAfter holds all requests that
-// share the quota for that long, whether or not anything was refused.
+// share the quota for that long, whether or not anything was refused. A permit
+// that is over learns nothing once what it shares was forgotten ([Config].IdleAfter).
 func (pm *Permit) Learn(a Announcement) {
 	if pm.origin != nil {
 		pm.learn(pm.origin.lock(), time.Time{}, 0, &a)
@@ -145,6 +146,9 @@ func (pm *Permit) Learn(a Announcement) {
 func (pm *Permit) learn(now, came time.Time, status int, a *Announcement) {
 	o := pm.origin
 	defer o.unlock()
+	if pm.p.forgotten() {
+		return
+	}
 	if status != 0 {
 		if pm.observed {
 			return

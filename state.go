@@ -217,6 +217,12 @@ func (o *origin) remove(now time.Time, p *partition) {
 	}
 }
 
+// forgotten reports whether the partition is none of its origin's any more: only permits that are over know it yet.
+func (p *partition) forgotten() bool {
+	all := p.origin.partitions
+	return p.index >= len(all) || all[p.index] != p
+}
+
 // configure makes the partition's configured slots those of the origin's
 // limits; one whose policy is as before goes on as it is. charge: requests in
 // flight count in a new one, for the origin may yet count them.
