@@ -120,6 +120,7 @@ func (p *partition) openOn(now time.Time, pm *Permit, told, cached bool) {
 			o.well(now, pm.start, serial, told || o.contact && !cached && p.bounded(l))
 		}
 	}
+	open(&p.origin.opening, nil, pm.first)
 	open(&p.opening, pm.lane, pm.serial)
 	if l := pm.lane; l != nil {
 		open(&l.opening, l, pm.ahead)

@@ -102,6 +102,7 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 		v.await(now, CauseScout)
 		v.again = at
 	}
+	o.scout(now, &v, p.patience())
 	if l := a.lane; l != nil {
 		if at, ok := l.opening.free(now, p.patience()); !ok {
 			v.await(now, CauseScout)
@@ -231,6 +232,14 @@ func (o *origin) space(now time.Time, v *verdict, interval time.Duration, n int)
 	}
 	if l.MaxConcurrent > 0 && o.inFlight >= l.MaxConcurrent {
 		v.await(now, CauseConcurrency)
+	}
+}
+
+// scout holds a request while those that went first after a pause of all partitions are not answered.
+func (o *origin) scout(now time.Time, v *verdict, patience time.Duration) {
+	if at, ok := o.opening.free(now, patience); !ok {
+		v.await(now, CauseScout)
+		v.again = latest(v.again, at)
 	}
 }
 
@@ -364,7 +373,7 @@ func (p *partition) admit(now time.Time, a *ask) *Permit {
 		}
 	}
 	pm.paced = p.smoother.take(now, a.units())
-	pm.serial = p.opening.take(now)
+	pm.serial, pm.first = p.opening.take(now), o.opening.take(now)
 	if l := a.lane; l != nil {
 		pm.lanePaced = l.smoother.take(now, a.units())
 		pm.lane, pm.ahead = l, l.opening.take(now)

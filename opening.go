@@ -7,7 +7,7 @@ import (
 
 // An opening lets few requests go unanswered at first and more as answers
 // come back well: one ahead on first contact with an origin, after a pause
-// and after a reset; two once that is answered, four after the next round,
+// and after a reset, and of all partitions after a pause of all; two once that is answered, four after the next round,
 // and so on, or all at once when an answer says what remains. An origin near
 // by, where rounds take no time, is not met in a rush: a limit that nobody
 // announces costs what is in flight when it is found.

@@ -226,3 +226,52 @@ func TestSecretsShowNowhere(t *testing.T) {
 		}
 	})
 }
+
+// After a pause of the whole origin one request goes first, whosever it is; its own quota is for each credential to find out.
+func TestOneRequestOfAllCredentialsGoesFirstAfterAPauseOfTheOrigin(t *testing.T) {
+	for _, manual := range []bool{false, true} {
+		t.Run(fmt.Sprint("manual: ", manual), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRegistry(t, heed.Config{})
+				const credentials = 50
+				as := func(i int) *http.Request { return request(example, "Authorization", fmt.Sprint("Bearer ", i)) }
+				for i := range credentials {
+					done(acquire(t, r, as(i)))
+				}
+				if manual {
+					r.Pause(example, 10*time.Second)
+				} else {
+					pm := acquire(t, r, as(0))
+					pm.Observe(answer(503, "Retry-After", "10"))
+					pm.Release()
+				}
+				var all []*waiting
+				for i := range credentials {
+					all = append(all, start(t.Context(), r, as(i)))
+				}
+				went := func() (n int) {
+					synctest.Wait()
+					for i, w := range all {
+						if w != nil && w.done() {
+							n++
+							all[i] = nil
+							defer done(w.permit)
+						}
+					}
+					return n
+				}
+				time.Sleep(10 * time.Second)
+				n := went()
+				for ; n == 0; n = went() { // a server's pause lasts a little longer
+					time.Sleep(10 * time.Millisecond)
+				}
+				for round, want := range []int{1, 2, 4, 8, 16, 19} {
+					if n != want {
+						t.Errorf("round %d: %d went, want %d", round, n, want)
+					}
+					n = went()
+				}
+			})
+		})
+	}
+}

@@ -20,7 +20,8 @@ type Permit struct {
 	number    uint64
 	attempt   int
 	spent     time.Duration // waited by the earlier attempts
-	serial    uint32        // of the opening it went under …
+	first     uint32        // of its origin's opening it went under …
+	serial    uint32        // … of its partition's …
 	lane      *lane         // … with those of the same budgets; nil: none known …
 	ahead     uint32        // … under that lane's opening
 	waited    time.Duration
@@ -278,6 +279,7 @@ func (pm *Permit) free(u Unit) bool { return slices.Contains(pm.costs, cost{u, 0
 
 // gone says that the permit's request is answered, or never will be.
 func (pm *Permit) gone() {
+	pm.origin.opening.gone(pm.first)
 	pm.p.opening.gone(pm.serial)
 	if pm.lane != nil {
 		pm.lane.opening.gone(pm.ahead)

@@ -125,7 +125,7 @@ func (p *partition) sure(now time.Time, before func(*queue) tally) int {
 	}
 	sure, inTurn := math.MaxInt, p.origin.limits.MinPause > 0
 	if !inTurn { // else each is answered before the next one goes
-		sure = p.opening.sure(now, p.patience())
+		sure = min(p.opening.sure(now, p.patience()), p.origin.opening.sure(now, p.patience()))
 	}
 	if sure == 0 || len(p.slots) > 0 && p.origin.limits.Smoothing.always() {
 		return 0

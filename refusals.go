@@ -297,16 +297,22 @@ func (p *partition) refusedUntil(now time.Time, r *rejection) {
 func (p *partition) reopenAfter(now time.Time, r *rejection) {
 	switch {
 	case r.whole:
-		for _, q := range p.origin.partitions {
-			q.news = true
-			q.opening.restart(now)
-		}
-		p.origin.stirred = true
+		p.origin.reopenAll(now)
 	case r.lane != nil:
 		r.lane.opening.restart(now)
 	default:
 		p.opening.restart(now)
 	}
+}
+
+// reopenAll has one request of all of the origin's go first, and then one of each partition.
+func (o *origin) reopenAll(now time.Time) {
+	o.opening.restart(now)
+	for _, p := range o.partitions {
+		p.news = true
+		p.opening.restart(now)
+	}
+	o.stirred = true
 }
 
 // closeViolated closes the policies that a problem document names, of those

@@ -245,9 +245,7 @@ func (r *Registry) Pause(origin string, d time.Duration) (err error) {
 	if d <= 0 {
 		o.resume(now)
 	} else if o.pause.hand(now.Add(d)) {
-		for _, p := range o.partitions {
-			p.opening.restart(now)
-		}
+		o.reopenAll(now)
 		o.emit(Event{Kind: EventPaused, Time: now, Cause: CausePause, Wait: d, Timed: true, Manual: true, Whole: true})
 	}
 	o.wakeAll(now)

@@ -401,6 +401,9 @@ func (p *partition) heedPause(now time.Time, n *News, held *pause) {
 		if !n.Doubt {
 			p.opening.restart(now)
 		}
+		if whole {
+			p.origin.opening.restart(now)
+		}
 		p.paused(now, Event{Cause: CausePause, Wait: n.Pause, Timed: !n.Doubt, Manual: n.Manual, Whole: whole})
 	}
 }

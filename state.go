@@ -28,6 +28,7 @@ type origin struct {
 	clock     serverClock
 	pause     pause
 	backoff   backoff
+	opening   opening // of all partitions, after what paused all of them
 	lastStart time.Time
 	lastSent  time.Time // when what was started then was sent, if later
 	together  int       // starts at that instant that were not taken back
@@ -376,6 +377,7 @@ func (o *origin) reset(now time.Time) {
 	o.resume(now)
 	o.rejoin(now, nil)
 	o.backoff, o.lastStart, o.lastSent, o.lastEnd, o.interval = backoff{}, time.Time{}, time.Time{}, time.Time{}, 0
+	o.opening = opening{serial: o.opening.serial + 1}
 	o.known, o.opened, o.waited, o.warned, o.nested, o.reserve = nil, false, 0, false, false, reserve{}
 	o.stated, o.named, o.apart, o.rejoined = nil, false, false, 0
 	if o.routes != nil {

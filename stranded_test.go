@@ -264,7 +264,7 @@ func (m *mayhem) look() {
 					m.t.Errorf("seed %d: nothing holds one who waits since %v: turn %d, alarm %v, timer %v", m.seed, now.Sub(w.arrived), p.turn, p.alarm.Sub(now), o.timer != nil)
 				}
 				at := v.wakeAt()
-				if common := o.judge(now, &w.ask); common.events && common.again.IsZero() {
+				if common := o.judge(now, &w.ask, p.patience()); common.events && common.again.IsZero() {
 					at = time.Time{}
 				}
 				switch {

@@ -23,7 +23,7 @@ func (byAlarm) seat(p *partition) *int      { return &p.bell }
 // hasCommonLimits reports whether partitions hold each other up.
 func (o *origin) hasCommonLimits() bool {
 	l := o.limits
-	return l.MinInterval > 0 || l.MinPause > 0 || l.MaxConcurrent > 0 || o.spaced > 0 || o.pause.open || o.stirred
+	return l.MinInterval > 0 || l.MinPause > 0 || l.MaxConcurrent > 0 || o.spaced > 0 || o.pause.open || o.opening.limit > 0 || o.stirred
 }
 
 // wake admits every waiting request that may go now after something happened in the
@@ -154,7 +154,7 @@ func (o *origin) serve(now time.Time) {
 			w.held = held
 		}
 		if len(o.partitions) > 1 { // else all is judged below
-			if v := o.judge(now, &w.ask); !v.goes(now) {
+			if v := o.judge(now, &w.ask, p.patience()); !v.goes(now) {
 				w.held, o.held = v.obstacle, v.obstacle
 				alarm = v.wakeAt()
 				break
@@ -170,8 +170,9 @@ func (o *origin) serve(now time.Time) {
 	o.setAlarm(alarm)
 }
 
-// judge says when a request may go as far as what holds all of the origin's says.
-func (o *origin) judge(now time.Time, a *ask) verdict {
+// judge says when a request may go as far as what holds all of the origin's says. patience is how long its partition
+// waits for an answer.
+func (o *origin) judge(now time.Time, a *ask, patience time.Duration) verdict {
 	v := verdict{at: now}
 	v.hold(o.pause.until, CausePause, "")
 	if o.listening > 0 {
@@ -179,6 +180,7 @@ func (o *origin) judge(now time.Time, a *ask) verdict {
 	}
 	o.space(now, &v, 0, 0)
 	v.hold(o.kept(a), CauseInterval, "")
+	o.scout(now, &v, patience)
 	return v
 }
 
