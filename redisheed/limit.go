@@ -58,7 +58,7 @@ func (m *Limit) ask(ctx context.Context) (*book, *ask, error) {
 		unit = heed.UnitRequests
 	}
 	n := heed.CostOf(ctx, m.p.Unit, 1)
-	policy := limitOf(&m.p, 'r', m.p.Burst)
+	policy := configured(&m.p, 'r')
 	return b, &ask{need: 1, want: 1, queue: true, plain: true, limits: &limits{cost: heed.Cost{Requests: n}, list: []limit{policy}}}, nil
 }
 

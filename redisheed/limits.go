@@ -2,7 +2,9 @@ package redisheed
 
 import (
 	"encoding/base64"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/heedhttp/heed"
@@ -26,25 +28,52 @@ type limits struct {
 // countable is the largest quota that the scripts count to the unit: their numbers are doubles.
 const countable = 1 << 53
 
-// limitOf returns a policy as the scripts know it.
-func limitOf(p *heed.Policy, unit byte, burst int64) limit {
-	return limit{idOf(p.Name, p.PartitionKey), unit, min(p.Quota, countable), micros(p.Window), min(burst, countable)}
+// limitOf returns an announced policy as the scripts know it.
+func limitOf(p *heed.Policy, unit byte) limit {
+	return limit{id: idOf(p.Name, p.PartitionKey), unit: unit, quota: min(p.Quota, countable), window: micros(p.Window)}
 }
+
+// configured returns a policy of the user's as the scripts know it. The user may give several
+// one name, or none: a third line of their IDs tells them apart. A window is one whatever its
+// quota, so that what was used of it counts for each.
+func configured(p *heed.Policy, unit byte) limit {
+	l := limitOf(p, unit)
+	l.burst = min(p.Burst, countable)
+	l.id += fmt.Sprintf("\n%c %d", unit, l.window)
+	if l.burst > 0 {
+		l.id += fmt.Sprintf(" %d %d", l.quota, l.burst)
+	}
+	return l
+}
+
+// kinOf returns what the IDs of policies have in common of which one may have taken the place of
+// another: unit, name and partition key.
+func kinOf(id string) string { return id[:strings.LastIndexByte(id, '\n')+2] }
 
 // limitsOf returns the limits of a question.
 func limitsOf(q *heed.Question) *limits {
 	m := &limits{cost: q.Cost, iv: micros(q.MinInterval), mp: micros(q.MinPause), mc: int64(q.MaxConcurrent), pace: q.Velocity}
 	for _, p := range q.Policies {
 		if u := unitOf(p.Unit); u != 0 {
-			m.list = append(m.list, limitOf(&p, u, p.Burst))
+			m.keepTo(configured(&p, u))
 		}
 	}
 	for _, p := range q.Announced {
 		if u := unitOf(p.Unit); u != 0 {
-			m.heard = append(m.heard, limitOf(&p, u, 0))
+			m.heard = append(m.heard, limitOf(&p, u))
 		}
 	}
 	return m
+}
+
+// keepTo adds a configured policy. Of two that are alike but for their quota the lower one holds.
+func (m *limits) keepTo(l limit) {
+	i := slices.IndexFunc(m.list, func(x limit) bool { return x.id == l.id })
+	if i < 0 {
+		m.list = append(m.list, l)
+		return
+	}
+	m.list[i].quota = min(m.list[i].quota, l.quota)
 }
 
 // put has a question ask for them.

@@ -1,6 +1,9 @@
 package redisheed
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // A window is the units in use, and when each comes back: one window after
 // the instant it was in use last, rounded up to grains. It is the counterpart
@@ -145,6 +148,9 @@ func (p *past) window(field string, unit byte, quota, length int64) *window {
 		return w
 	}
 	was := w
+	if was == nil {
+		was = p.before(field)
+	}
 	w = newWindow(unit, quota, length)
 	if was != nil {
 		for i := range was.at {
@@ -156,6 +162,20 @@ func (p *past) window(field string, unit byte, quota, length int64) *window {
 	}
 	p.windows[field] = w
 	return w
+}
+
+// before returns the longest window of those that a configured policy may have taken the place of;
+// nil: there is none.
+func (p *past) before(field string) (was *window) {
+	if !strings.HasPrefix(field, "w:") {
+		return nil
+	}
+	for f, w := range p.windows {
+		if strings.HasPrefix(f, "w:") && kinOf(f) == kinOf(field) && (was == nil || w.length > was.length) {
+			was = w
+		}
+	}
+	return was
 }
 
 // move books k requests at y that were booked at x; y = 0: they were not

@@ -26,18 +26,61 @@ for field, value in pairs(p) do
 end
 for _, l in pairs(logs) do expire(l) end
 
--- The policies of this process.
+-- kin is what policies have in common of which one may have taken the place of the other:
+-- their kind, name and partition key.
+local function kin(field) return string.match(field, '^(.*)\n%a %d') or field end
+
+-- terms returns unit, window, quota and burst of a bucket's field, or unit and window of a log's.
+local function terms(field)
+  local unit, w, quota, burst = string.match(field, '\n(%a) (%d+) ?(%d*) ?(%d*)$')
+  return unit, tonumber(w), tonumber(quota), tonumber(burst)
+end
+
+-- begin returns the log of a policy that has none. Who changes a policy does not forget what was used.
+local function begin(field, unit, quota, w)
+  local l = {i = {}, n = {}, k = 0, used = 0, w = w, q = quota, u = unit, g = grain(w, quota)}
+  local was
+  for f, x in pairs(logs) do
+    if x.u == unit and kin(f) == kin(field) and (not was or x.w > was.w) then was = x end
+  end
+  for j = 1, was and was.k or 0 do
+    local at = was.i[j] * was.g
+    add(l, min(at, max(now, at - was.g)), was.n[j]) -- what was used already was so by now
+  end
+  return l
+end
+
+local named = {} -- policies of this process
 for _, lim in ipairs(q.lim or {}) do
-  if lim[2] ~= 'c' and lim[5] == 0 then
-    local field = 'w:' .. lim[1]
-    local l = logs[field]
-    if not l then
-      l = {i = {}, n = {}, k = 0, used = 0, w = lim[4], q = lim[3], u = lim[2], g = grain(lim[4], lim[3])}
-      logs[field] = l
+  if lim[2] ~= 'c' then
+    local field = (lim[5] == 0 and 'w:' or 'b:') .. lim[1]
+    named[field] = true
+    if lim[5] == 0 then
+      logs[field] = logs[field] or begin(field, lim[2], lim[3], lim[4])
+      fit(logs[field], lim[4], lim[3])
     end
-    fit(l, lim[4], lim[3])
   end
 end
+
+-- Processes need not have the same policies, and may get others at any time. All that is granted
+-- is counted for each, whoever asks, until nobody has asked about it for so long that what it
+-- knew then is of no use: c has since when, in seconds since the origin's birth.
+local unasked, seconds = p.c and cjson.decode(p.c) or {}, floor((now - tonumber(o.g)) / 1000000)
+local dropped, turned = {}, false
+for field in pairs(p) do
+  local _, w, quota, burst = terms(field)
+  if w and not named[field] then
+    if not unasked[field] then
+      if q['do'] == 'ask' then unasked[field], turned = seconds, true end
+    elseif seconds - unasked[field] > 60 + w * (burst and burst / quota or 1) / 1000000 then
+      logs[field], dropped[field] = nil, true
+    end
+  end
+end
+for field in pairs(unasked) do
+  if named[field] or dropped[field] or not p[field] then unasked[field], turned = nil, true end
+end
+if turned and next(unasked) then p.c, dirty.c = cjson.encode(unasked), true else dropped.c = turned end
 
 -- An announced policy whose quota and window are known is a sliding window,
 -- whatever the origin says it is; what others use of it is left to them. Of

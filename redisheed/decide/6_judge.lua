@@ -2,15 +2,27 @@
 
 -- A token bucket: how many tokens, and when there were.
 local buckets = {}
-for _, lim in ipairs(q.lim or {}) do
-  if lim[5] > 0 then
-    local field = 'b:' .. lim[1]
-    local tokens, at = string.match(p[field] or '', '^(%S+) (%S+)$')
-    local b = {field = field, tokens = lim[5], rate = lim[3] / lim[4], most = lim[5], u = lim[2]}
-    if tokens then b.tokens = min(lim[5], tonumber(tokens) + (now - tonumber(at)) * b.rate) end
-    if returned[b.u] ~= 0 then b.tokens, b.dirty = min(b.most, b.tokens + returned[b.u]), true end
-    buckets[#buckets + 1] = b
+local function bucket(field, unit, w, quota, burst)
+  local b = {field = field, tokens = burst, rate = quota / w, most = burst, u = unit}
+  local tokens, at = string.match(p[field] or '', '^(%S+) (%S+)$')
+  if not tokens then -- it may take the place of another one
+    for f, value in pairs(p) do
+      local t, since = string.match(value, '^(%S+) (%S+)$')
+      if t and kin(f) == kin(field) and (terms(f) or unit) == unit and (not at or tonumber(since) > tonumber(at)) then tokens, at = t, since end
+    end
+    b.dirty = tokens ~= nil
   end
+  if tokens then b.tokens = min(burst, tonumber(tokens) + (now - tonumber(at)) * b.rate) end
+  if returned[unit] ~= 0 then b.tokens, b.dirty = min(burst, b.tokens + returned[unit]), true end
+  buckets[#buckets + 1] = b
+end
+for _, lim in ipairs(q.lim or {}) do
+  if lim[5] > 0 then bucket('b:' .. lim[1], lim[2], lim[4], lim[3], lim[5]) end
+end
+local ours = #buckets -- the others are those that other processes have
+for field in pairs(p) do
+  local unit, w, quota, burst = terms(field)
+  if burst and not named[field] and not dropped[field] then bucket(field, unit, w, quota, burst) end
 end
 
 local status, n0, n1, m0, m1, x0, x1 = 0, 0, 0, 0, 0, 0, 0
@@ -74,7 +86,8 @@ if judged then
       gate(room, cost, function(n) return awaited(l, n - room) or now + l.w end, name)
     end
   end
-  for _, b in ipairs(buckets) do
+  for i = 1, ours do
+    local b = buckets[i]
     local cost = min(b.u == 'b' and q.bytes or q.req, b.most)
     if b.u == 'r' then left(floor(b.tokens)) end
     gate(b.tokens, cost, function(n) return now + ceil((n - b.tokens) / b.rate) end, string.match(string.sub(b.field, 3), '^[^\n]*'))
@@ -243,7 +256,7 @@ if judged then
       end
       for _, b in ipairs(buckets) do
         local cost = min(b.u == 'b' and q.bytes or q.req, b.most)
-        b.tokens, b.dirty = b.tokens - (n0 + n1) * cost, true
+        b.tokens, b.dirty = max(b.tokens - (n0 + n1) * cost, min(b.tokens, 0)), true -- one that did not bind it owes nothing
       end
       if q.iv then setO.l = int(now + q.rtt) end
       if here.fresh then here.mine.held = here.mine.held + asked end

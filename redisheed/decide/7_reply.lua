@@ -2,6 +2,16 @@
 
 if q['do'] ~= 'check' then
   local set, del = {}, {}
+  -- related reports whether a log has kin: where it is empty it must not begin with what these
+  -- remember, which is rounded to other grains.
+  local function related(field, l)
+    for f, x in pairs(logs) do
+      if x ~= l and x.u == l.u and kin(f) == kin(field) then return true end
+    end
+  end
+  for field, is in pairs(dropped) do
+    if is and p[field] then del[#del + 1] = field end
+  end
   for field, l in pairs(logs) do
     local a = announced[field]
     if a then
@@ -16,9 +26,9 @@ if q['do'] ~= 'check' then
           set[#set + 1] = table.concat(head, ' ') .. '|' .. write(l)
         end
       end
-    elseif l.k == 0 or field == 'u' and #order > 0 then
+    elseif l.k == 0 and not related(field, l) or field == 'u' and #order > 0 then
       if p[field] then del[#del + 1] = field end
-    elseif l.dirty then
+    elseif l.dirty or not p[field] then
       set[#set + 1] = field
       set[#set + 1] = write(l)
     end
