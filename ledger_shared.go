@@ -70,6 +70,9 @@ type Question struct {
 	// announcements say.
 	Announced []Policy
 
+	// IgnoreHeaders is that of [Limits]: no announced policy is judged, whoever heard of it.
+	IgnoreHeaders bool
+
 	// These hold for the origin over all its partitions; zero: no limit.
 	MinInterval   time.Duration // between two starts
 	MinPause      time.Duration // between one end and the next start, so one at a time

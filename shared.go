@@ -118,6 +118,7 @@ func (p *partition) question(a *ask) *Question {
 		Origin: o.name, Partition: p.shared.key, Cost: p.price(a),
 		MinInterval: max(l.MinInterval, a.opts.minInterval), MinPause: l.MinPause, MaxConcurrent: l.MaxConcurrent,
 		Waiting: max(p.queued()-1, 0), Ahead: p.ahead(p.origin.now), NoWait: a.opts.noWait, Latency: p.slowest, MaxWait: l.MaxRetryAfter,
+		IgnoreHeaders: l.IgnoreHeaders,
 	}
 	if !l.Smoothing.Off {
 		q.Velocity = l.Smoothing.Velocity

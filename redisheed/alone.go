@@ -116,7 +116,11 @@ func (b *book) goAlone(now time.Time, a *ask) got {
 			judge("w:"+l.id, l.unit, l.quota, l.window)
 		}
 	}
-	for id, k := range b.known {
+	heard := b.known
+	if m.deaf {
+		heard = nil
+	}
+	for id, k := range heard {
 		if k.unit == 'c' && k.quota > 0 {
 			b.capAlone(hold, at, b.here+m.cost.Concurrent, max(k.quota/x.n, 1), nameOf(id))
 		} else if k.unit != 'c' && k.quota > 0 && k.window > 0 {

@@ -498,3 +498,33 @@ func TestOneRequestSeesWhetherOthersLeaveMoreThoughManyWait(t *testing.T) {
 		}
 	}
 }
+
+func TestHeadersAreIgnoredWhoeverHeardThem(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	c := s.quick(t)
+	a, b := newRegistry(t, c, Options{}, heed.Limits{}), newRegistry(t, c, Options{OnOutage: GoAlone}, heed.Limits{})
+	pm := acquire(t, b)
+	answer(pm, 200)
+	pm.Release()
+	pm = acquire(t, a)
+	answer(pm, 200, "RateLimit-Policy", `"p";q=2;w=600`, "RateLimit", `"p";r=0;t=600`)
+	pm.Release()
+	eventually(t, atOnce, "the other process holds", func() bool {
+		_, err := b.Acquire(heed.NoWait(t.Context()), request())
+		return err != nil
+	})
+	if err := b.SetLimits("*", heed.Limits{IgnoreHeaders: true}); err != nil {
+		t.Fatal(err)
+	}
+	if n := sends(t, b); n != 100 {
+		t.Errorf("%d went", n)
+	}
+	if d := a.Check(request()); d.Allowed {
+		t.Errorf("who ignores no headers: %+v", d)
+	}
+	s.stop()
+	if n := sends(t, b); n != 100 {
+		t.Errorf("%d went without Redis", n)
+	}
+}

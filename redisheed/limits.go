@@ -18,6 +18,7 @@ type limits struct {
 	iv, mp int64
 	mc     int64
 	pace   float64
+	deaf   bool // announced policies are not judged
 
 	single bool  // nothing can be taken in advance
 	bounds bool  // requests in flight are counted
@@ -52,7 +53,7 @@ func kinOf(id string) string { return id[:strings.LastIndexByte(id, '\n')+2] }
 
 // limitsOf returns the limits of a question.
 func limitsOf(q *heed.Question) *limits {
-	m := &limits{cost: q.Cost, iv: micros(q.MinInterval), mp: micros(q.MinPause), mc: int64(q.MaxConcurrent), pace: q.Velocity}
+	m := &limits{cost: q.Cost, iv: micros(q.MinInterval), mp: micros(q.MinPause), mc: int64(q.MaxConcurrent), pace: q.Velocity, deaf: q.IgnoreHeaders}
 	for _, p := range q.Policies {
 		if u := unitOf(p.Unit); u != 0 {
 			m.keepTo(configured(&p, u))
@@ -79,12 +80,13 @@ func (m *limits) keepTo(l limit) {
 // put has a question ask for them.
 func (m *limits) put(q *question) {
 	q.Limits, q.Announced, q.MinInterval, q.MinPause, q.MaxInFlight, q.Velocity = m.list, m.heard, m.iv, m.mp, m.mc, m.pace
+	q.Deaf = m.deaf
 	q.Requests, q.Bytes, q.Concurrent = m.cost.Requests, m.cost.Bytes, m.cost.Concurrent
 }
 
 // equal reports whether questions about m and about was are about the same.
 func (m *limits) equal(was *limits) bool {
-	return was != nil && was.cost == m.cost && was.iv == m.iv && was.mp == m.mp && was.mc == m.mc && was.pace == m.pace && slices.Equal(was.list, m.list) && slices.Equal(was.heard, m.heard)
+	return was != nil && was.cost == m.cost && was.iv == m.iv && was.mp == m.mp && was.mc == m.mc && was.pace == m.pace && was.deaf == m.deaf && slices.Equal(was.list, m.list) && slices.Equal(was.heard, m.heard)
 }
 
 // settle returns the limits that stand for all equal to m. What is in hand was taken of others.

@@ -93,7 +93,7 @@ if judged then
     gate(b.tokens, cost, function(n) return now + ceil((n - b.tokens) / b.rate) end, string.match(string.sub(b.field, 3), '^[^\n]*'))
   end
 
-  for _, field in ipairs(order) do
+  for _, field in ipairs(q.deaf and {} or order) do
     local a = announced[field]
     local l, name = a.log, string.match(string.sub(field, 3), '^[^\n]*')
     turn(a)
