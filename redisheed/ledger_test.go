@@ -528,3 +528,37 @@ func TestHeadersAreIgnoredWhoeverHeardThem(t *testing.T) {
 		t.Errorf("%d went without Redis", n)
 	}
 }
+
+func TestAPauseOfTheServersIsNotTheUsers(t *testing.T) {
+	t.Parallel()
+	c := anyServer(t)
+	for _, first := range []bool{false, true} { // the user's
+		o := Options{Prefix: fmt.Sprint(first)}
+		a := newRegistry(t, c, o, heed.Limits{})
+		pm := acquire(t, a)
+		if first {
+			if err := a.Pause(testOrigin, 10*time.Millisecond); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		answer(pm, 503, "Retry-After", "60")
+		pm.Release()
+		eventually(t, atOnce, "Redis knows of it", func() bool {
+			until, _ := c.HGet(t.Context(), "{"+o.Prefix+":"+testOrigin+"}", "pu").Int64()
+			return time.UnixMicro(until).After(time.Now().Add(50 * time.Second))
+		})
+		if !first {
+			if err := a.Pause(testOrigin, 10*time.Millisecond); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b := newRegistry(t, c, o, heed.Limits{})
+		if _, err := b.Acquire(heed.NoWait(t.Context()), request()); err == nil {
+			t.Error("another process goes")
+		}
+		if s := b.Snapshot()[0]; s.Paused < 50*time.Second || s.PauseCause != "refused" {
+			t.Errorf("the user paused first: %v; another process is paused for %v, %q", first, s.Paused, s.PauseCause)
+		}
+	}
+}

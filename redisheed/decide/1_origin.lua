@@ -43,8 +43,9 @@ if q['do'] == 'reset' then
 end
 if q['do'] == 'pause' then
   if q.d > 0 then
-    local till = max(tonumber(o.pu) or 0, now + q.d)
-    redis.call('HSET', O, 'g', o.g, 'pu', int(till), 'pm', 1, 'pd', 0)
+    local whole = tonumber(o.pu) or 0 -- a longer one stays whoever's it was
+    local till = max(whole, now + q.d)
+    redis.call('HSET', O, 'g', o.g, 'pu', int(till), 'pm', till > whole and 1 or o.pm or 0, 'pd', 0)
     local left = ceil((till - now) / 1000) + 1000
     if redis.call('PTTL', O) < left then redis.call('PEXPIRE', O, left) end
     publish({k = 'pause', d = q.d, m = 1})

@@ -126,8 +126,8 @@ for _, op in ipairs(ops) do
     local till = now + op[2]
     if op[3] == 1 then
       if till > whole then
-        whole, wdoubt = till, op[4] == 1
-        setO.pu, setO.pd = int(till), op[4]
+        whole, wdoubt, manual = till, op[4] == 1, false
+        setO.pu, setO.pd, setO.pm = int(till), op[4], 0
         publish({k = 'pause', d = op[2], b = op[4]})
       end
     elseif till > pause then
