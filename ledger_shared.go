@@ -93,7 +93,8 @@ type Question struct {
 	// they leave of it is spread over its window at this pace, at most 1. 0: not.
 	Velocity float64
 
-	// MaxWait bounds how long announcements can have the partition wait.
+	// MaxWait bounds how long a server can have the partition wait by what it announces, and by
+	// pauses that it asks for, also where another process heard it. It is no bound of a user's pause.
 	MaxWait time.Duration
 }
 

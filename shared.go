@@ -388,6 +388,11 @@ func (o *origin) heed(now time.Time, n *News) {
 // heedPause pauses held, p's own pause or its origin's, as News says.
 func (p *partition) heedPause(now time.Time, n *News, held *pause) {
 	whole, was := held != &p.pause, held.until
+	if most := p.origin.limits.MaxRetryAfter; n.Pause > most && !n.Manual && !n.Doubt {
+		capped := *n
+		capped.Pause = most
+		n = &capped
+	}
 	switch {
 	case n.Pause < 0 && held.open:
 		held.end()

@@ -20,7 +20,7 @@ func (b *book) fly(now time.Time, do string) {
 		first = b.askers[0]
 		b.fillAsk(q, first)
 	} else if b.limits != nil {
-		q.Limits, q.Announced = b.limits.list, b.limits.heard
+		q.Limits, q.Announced, q.Most = b.limits.list, b.limits.heard, b.limits.most
 	}
 	if b.birth != "" && b.uses(now) {
 		q.History = 1

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/heedhttp/heed"
 	"github.com/heedhttp/heed/heedtest"
 	"github.com/redis/go-redis/v9"
@@ -560,5 +561,67 @@ func TestAPauseOfTheServersIsNotTheUsers(t *testing.T) {
 		if s := b.Snapshot()[0]; s.Paused < 50*time.Second || s.PauseCause != "refused" {
 			t.Errorf("the user paused first: %v; another process is paused for %v, %q", first, s.Paused, s.PauseCause)
 		}
+	}
+}
+
+// What servers ask for is bounded by the limits of who waits, not of who was told (SPEC D8).
+func TestALowerMaxRetryAfterBoundsWhatOthersWereTold(t *testing.T) {
+	for what, x := range map[string]struct {
+		status int
+		fields []string
+		user   time.Duration // pauses too
+		want   time.Duration
+	}{
+		"a pause of the partition": {429, []string{"Retry-After", "600"}, 0, 10 * time.Second},
+		"a pause of the origin":    {503, []string{"Retry-After", "600"}, 0, 10 * time.Second},
+		"a pause, and the user's":  {503, []string{"Retry-After", "600"}, time.Minute, time.Minute},
+		"a policy":                 {200, []string{"RateLimit-Policy", `"p";q=100;w=600`, "RateLimit", `"p";r=0;t=600`}, 0, 10 * time.Second},
+		"a policy, no window":      {200, []string{"RateLimit", `"p";r=0;t=600`}, 0, 10 * time.Second},
+	} {
+		t.Run(what, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, m *miniredis.Miniredis) {
+				low := heed.Limits{MaxRetryAfter: 10 * time.Second, Smoothing: heed.Smoothing{Off: true}}
+				a, end := (&farRedis{}).registry(t, m, Options{}, heed.Limits{})
+				defer end()
+				lowered, end := (&farRedis{}).registry(t, m, Options{}, heed.Limits{})
+				defer end()
+				lower, end := (&farRedis{}).registry(t, m, Options{}, low)
+				defer end()
+				for _, r := range []*heed.Registry{lower, lowered} {
+					pm := acquire(t, r)
+					answer(pm, 200)
+					pm.Release()
+				}
+				pm := acquire(t, a)
+				answer(pm, x.status, x.fields...)
+				pm.Release()
+				heard := time.Now()
+				time.Sleep(time.Second)
+				if x.user > 0 {
+					a.Pause(testOrigin, x.user-time.Second)
+				}
+				lowered.SetLimits("*", low)
+				for name, r := range map[string]*heed.Registry{"lower from the start": lower, "lowered": lowered} {
+					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+					pm, err := r.Acquire(ctx, request())
+					cancel()
+					if err != nil {
+						t.Errorf("%s: %v", name, err)
+						continue
+					}
+					late := 3 * time.Second // with jitter, and the other went to see first
+					if x.status == 200 {
+						late += low.MaxRetryAfter
+					}
+					if d := time.Since(heard); d < x.want || d > x.want+late {
+						t.Errorf("%s: it went after %v, want %v", name, d, x.want)
+					}
+					pm.Cancel()
+				}
+				if d := a.Check(request()); d.Wait < 500*time.Second {
+					t.Errorf("who was told: %+v", d)
+				}
+			})
+		})
 	}
 }

@@ -18,7 +18,8 @@ type limits struct {
 	iv, mp int64
 	mc     int64
 	pace   float64
-	deaf   bool // announced policies are not judged
+	deaf   bool  // announced policies are not judged
+	most   int64 // longest wait that a server can ask for; 0: any
 
 	single bool  // nothing can be taken in advance
 	bounds bool  // requests in flight are counted
@@ -53,7 +54,7 @@ func kinOf(id string) string { return id[:strings.LastIndexByte(id, '\n')+2] }
 
 // limitsOf returns the limits of a question.
 func limitsOf(q *heed.Question) *limits {
-	m := &limits{cost: q.Cost, iv: micros(q.MinInterval), mp: micros(q.MinPause), mc: int64(q.MaxConcurrent), pace: q.Velocity, deaf: q.IgnoreHeaders}
+	m := &limits{cost: q.Cost, iv: micros(q.MinInterval), mp: micros(q.MinPause), mc: int64(q.MaxConcurrent), pace: q.Velocity, deaf: q.IgnoreHeaders, most: micros(q.MaxWait)}
 	for _, p := range q.Policies {
 		if u := unitOf(p.Unit); u != 0 {
 			m.keepTo(configured(&p, u))
@@ -80,13 +81,13 @@ func (m *limits) keepTo(l limit) {
 // put has a question ask for them.
 func (m *limits) put(q *question) {
 	q.Limits, q.Announced, q.MinInterval, q.MinPause, q.MaxInFlight, q.Velocity = m.list, m.heard, m.iv, m.mp, m.mc, m.pace
-	q.Deaf = m.deaf
+	q.Deaf, q.Most = m.deaf, m.most
 	q.Requests, q.Bytes, q.Concurrent = m.cost.Requests, m.cost.Bytes, m.cost.Concurrent
 }
 
 // equal reports whether questions about m and about was are about the same.
 func (m *limits) equal(was *limits) bool {
-	return was != nil && was.cost == m.cost && was.iv == m.iv && was.mp == m.mp && was.mc == m.mc && was.pace == m.pace && was.deaf == m.deaf && slices.Equal(was.list, m.list) && slices.Equal(was.heard, m.heard)
+	return was != nil && was.cost == m.cost && was.iv == m.iv && was.mp == m.mp && was.mc == m.mc && was.pace == m.pace && was.deaf == m.deaf && was.most == m.most && slices.Equal(was.list, m.list) && slices.Equal(was.heard, m.heard)
 }
 
 // settle returns the limits that stand for all equal to m. What is in hand was taken of others.

@@ -67,6 +67,7 @@ type question struct {
 	Limits      []limit `json:"lim,omitempty"`
 	Announced   []limit `json:"ann,omitempty"`
 	Deaf        bool    `json:"deaf,omitempty"`
+	Most        int64   `json:"most,omitempty"`
 	MinInterval int64   `json:"iv,omitempty"`
 	MinPause    int64   `json:"mp,omitempty"`
 	MaxInFlight int64   `json:"mc,omitempty"`

@@ -36,7 +36,7 @@ if q['do'] == 'reset' then
   -- The partitions' books are void from now on: they name the number of
   -- resets they were begun after. Requests in flight stay in flight.
   redis.call('HSET', O, 'g', o.g, 'r', resets + 1)
-  redis.call('HDEL', O, 'pu', 'pm', 'pd', 'pv', 'l', 'e', 'h')
+  redis.call('HDEL', O, 'pu', 'pm', 'pd', 'pl', 'ps', 'pv', 'l', 'e', 'h')
   if redis.call('PTTL', O) < 60000 then redis.call('PEXPIRE', O, 60000) end
   publish({k = 'reset', r = resets + 1})
   return {0, o.g, resets + 1}
@@ -45,13 +45,14 @@ if q['do'] == 'pause' then
   if q.d > 0 then
     local whole = tonumber(o.pu) or 0 -- a longer one stays whoever's it was
     local till = max(whole, now + q.d)
-    redis.call('HSET', O, 'g', o.g, 'pu', int(till), 'pm', till > whole and 1 or o.pm or 0, 'pd', 0)
+    local user = max(tonumber(o.pl) or 0, now + q.d)
+    redis.call('HSET', O, 'g', o.g, 'pu', int(till), 'pm', till > whole and 1 or o.pm or 0, 'pd', 0, 'pl', int(user))
     local left = ceil((till - now) / 1000) + 1000
     if redis.call('PTTL', O) < left then redis.call('PEXPIRE', O, left) end
     publish({k = 'pause', d = q.d, m = 1})
   else
     redis.call('HSET', O, 'g', o.g, 'pv', int(now)) -- pauses set before are void
-    redis.call('HDEL', O, 'pu', 'pm', 'pd')
+    redis.call('HDEL', O, 'pu', 'pm', 'pd', 'pl', 'ps')
     if redis.call('PTTL', O) < 60000 then redis.call('PEXPIRE', O, 60000) end
     publish({k = 'pause', d = -1, m = 1})
   end

@@ -121,13 +121,13 @@ for _, op in ipairs(ops) do
     end
   elseif what == 'x' then
     local a = announced['a:' .. op[2]]
-    if a then a.closed, a.dirty = max(a.closed, now + op[3]), true end
+    if a then a.closed, a.said, a.dirty = max(a.closed, now + op[3]), now, true end
   elseif what == 'p' then
     local till = now + op[2]
     if op[3] == 1 then
       if till > whole then
         whole, wdoubt, manual = till, op[4] == 1, false
-        setO.pu, setO.pd, setO.pm = int(till), op[4], 0
+        setO.pu, setO.pd, setO.pm, setO.ps = int(till), op[4], 0, int(till) .. ' ' .. int(now)
         publish({k = 'pause', d = op[2], b = op[4]})
       end
     elseif till > pause then

@@ -25,6 +25,15 @@ for field in pairs(p) do
   if burst and not named[field] and not dropped[field] then bucket(field, unit, w, quota, burst) end
 end
 
+-- A server's pause holds this process for no longer than its limits allow (SPEC D8), a user's always.
+local stands, rests, user = pause, whole, tonumber(o.pl) or 0
+if q.most then
+  if pause > 0 and not doubt then stands = min(pause, tonumber(p.ps) + q.most) end
+  local till, since = string.match(setO.ps or o.ps or '', '^(%d+) (%d+)$')
+  if not manual and not wdoubt and tonumber(till) == whole then rests = min(whole, max(tonumber(since) + q.most, user)) end
+  manual = manual or rests == user
+end
+
 local status, n0, n1, m0, m1, x0, x1 = 0, 0, 0, 0, 0, 0, 0
 local wait, cause, policy, least = 0, '', '', -1
 local judged = (q['do'] == 'ask' or q['do'] == 'check') and not overtaken
@@ -32,6 +41,7 @@ local waiting = 0
 
 if judged then
   local fits, at = 1000000000, now
+  local probed = {} -- announced policies that one request goes to see
   local gates = {} -- functions that say when j requests like this one may go
 
   local function hold(till, why, name)
@@ -44,8 +54,8 @@ if judged then
     if least < 0 or n < least then least = max(n, 0) end
   end
 
-  if whole > now and not wdoubt then hold(whole, 'pause') end
-  if pause > now and not doubt then hold(pause, 'pause') end
+  if rests > now and not wdoubt then hold(rests, 'pause') end
+  if stands > now and not doubt then hold(stands, 'pause') end
   if o.h then hold(tonumber(o.h), 'ledger') end
   if p.h then hold(tonumber(p.h), 'ledger') end
   if q.iv and o.l then hold(tonumber(o.l) + q.iv, 'interval') end
@@ -102,8 +112,15 @@ if judged then
     elseif l.u == 'r' or l.u == 'b' then
       local cost = l.u == 'b' and q.bytes or q.req
       if l.q > 0 then cost = min(cost, l.q) end
-      if cost > 0 then hold(a.closed, 'policy', name) end
-      if slides(a) then
+      local most = q.most and a.said + q.most or a.closed
+      if cost > 0 then hold(min(a.closed, most), 'policy', name) end
+      if most < a.closed then -- it is closed for longer than is waited for
+        if cost > 0 then
+          fits = min(fits, 1)
+          probed[#probed + 1] = a
+        end
+        if l.u == 'r' then left(0) end
+      elseif slides(a) then
         local room = l.q - l.used - a.foreign
         if room < cost and l.used == 0 then room = cost end -- others hold it all: see what the origin says
         if l.u == 'r' then left(room) end
@@ -258,6 +275,7 @@ if judged then
         local cost = min(b.u == 'b' and q.bytes or q.req, b.most)
         b.tokens, b.dirty = max(b.tokens - (n0 + n1) * cost, min(b.tokens, 0)), true -- one that did not bind it owes nothing
       end
+      for _, a in ipairs(probed) do a.said, a.dirty = now, true end -- the next one goes to see no sooner
       if q.iv then setO.l = int(now + q.rtt) end
       if here.fresh then here.mine.held = here.mine.held + asked end
       if there.fresh then there.mine.held = there.mine.held + 1 end

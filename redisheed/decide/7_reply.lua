@@ -100,4 +100,4 @@ for _, field in ipairs(order) do
 end
 local alive = #clients
 return {status, o.g, resets, int(now), m0, int(x0), m1, int(x1), wait, cause, policy, least, alive, waiting,
-  pause > now and pause - now or 0, doubt and 1 or 0, whole > now and whole - now or 0, (manual and 1 or 0) + (wdoubt and 2 or 0), list, begun}
+  stands > now and stands - now or 0, doubt and 1 or 0, rests > now and rests - now or 0, (manual and 1 or 0) + (wdoubt and 2 or 0), list, begun}
