@@ -67,8 +67,17 @@ func (x *alone) shift(by int64) {
 	}
 }
 
-// goAlone judges a without Redis.
-func (b *book) goAlone(now time.Time, a *ask) got {
+// checkAlone says what goAlone would, and takes nothing.
+func (b *book) checkAlone(now time.Time, a *ask) got {
+	g := b.judgeAlone(now, a)
+	if g.ok && g.left >= 0 {
+		g.left += a.limits.cost.Requests
+	}
+	return g
+}
+
+// judgeAlone judges a without Redis; what is left is so once it goes.
+func (b *book) judgeAlone(now time.Time, a *ask) got {
 	x, m := b.alone, a.limits
 	at := b.clock.now(now)
 	g := got{ok: true, left: -1, alone: b.down}
@@ -141,6 +150,13 @@ func (b *book) goAlone(now time.Time, a *ask) got {
 			hold(at+micros(end.Add(time.Duration(m.mp*x.n)*time.Microsecond).Sub(now)), heed.CauseInterval, "")
 		}
 	}
+	return g
+}
+
+// goAlone grants a without Redis, or says why not.
+func (b *book) goAlone(now time.Time, a *ask) got {
+	x, m := b.alone, a.limits
+	g := b.judgeAlone(now, a)
 	if !g.ok {
 		return g
 	}
@@ -149,7 +165,7 @@ func (b *book) goAlone(now time.Time, a *ask) got {
 			x.buckets[l.id].tokens -= tokens(&l, m.cost)
 		}
 	}
-	booked := at + micros(a.latency)
+	booked := b.clock.now(now) + micros(a.latency)
 	var seen []*announced
 	for _, k := range b.known {
 		seen = append(seen, k)
@@ -157,7 +173,7 @@ func (b *book) goAlone(now time.Time, a *ask) got {
 	b.past.add(m, seen, booked, 1)
 	x.taken.add(m, seen, booked, 1)
 	g.grant = b.grant(now, a, booked, seen, false)
-	if g.grant != nil && b.slots.started(start, now) {
+	if start, _ := b.slots.latest(); g.grant != nil && b.slots.started(start, now) {
 		g.grant.start, g.grant.before = now, start
 	}
 	return g

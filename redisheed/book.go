@@ -117,6 +117,7 @@ func (b *book) take(ctx context.Context, a *ask) (got, error) {
 	b.mu.Lock()
 	now := time.Now()
 	a.limits = b.settle(a.limits)
+	b.joinOutage(now)
 	if len(b.askers) == 0 {
 		if g, ok := b.fromHand(now, a); ok {
 			b.mu.Unlock()

@@ -80,3 +80,71 @@ func TestCloseDoesNotWaitForALostRedisOncePerPartition(t *testing.T) {
 		}
 	})
 }
+
+// That Redis hangs need not be found out by each partition, nor by each question.
+func TestAHungRedisKeepsOneRequestWaiting(t *testing.T) {
+	for outage, what := range map[Outage]string{Fail: "failing", GoAlone: "going alone"} {
+		t.Run(what, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, m *miniredis.Miniredis) {
+				var hung atomic.Bool
+				far := &farRedis{trip: func() time.Duration {
+					if hung.Load() {
+						return 3 * time.Second
+					}
+					return time.Millisecond
+				}}
+				r, end := far.registry(t, m, Options{Timeout: time.Second, OnOutage: outage}, heed.Limits{Policies: []heed.Policy{{Name: "p", Quota: 10, Window: 24 * time.Hour}}})
+				with := func(token int) *http.Request {
+					req := request()
+					req.Header.Set("Authorization", fmt.Sprint("Bearer ", token))
+					return req
+				}
+				try := func(token int) (err error) {
+					pm, err := r.Acquire(t.Context(), with(token))
+					if err == nil {
+						answer(pm, 200)
+						pm.Release()
+					}
+					return err
+				}
+				const tokens = 5
+				for i := range tokens {
+					if err := try(i); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(time.Minute)
+				hung.Store(true)
+				began := time.Now()
+				for i := range tokens {
+					if err := try(i); (err == nil) != (outage == GoAlone) {
+						t.Errorf("%s: %v", what, err)
+					}
+				}
+				if d := time.Since(began); d > 1100*time.Millisecond {
+					t.Errorf("%s: the requests of %d partitions took %v", what, tokens, d)
+				}
+				began = time.Now()
+				for i := range 10 * tokens {
+					if d := r.Check(with(i % tokens)); d.Err == nil || d.Allowed && outage == GoAlone && d.Remaining != 8 {
+						t.Errorf("%s: %+v", what, d)
+					}
+				}
+				if d := time.Since(began); d > 100*time.Millisecond {
+					t.Errorf("%s: checks took %v", what, d)
+				}
+				hung.Store(false)
+				time.Sleep(5 * time.Second)
+				for i := range tokens {
+					if err := try(i); err != nil {
+						t.Errorf("%s, and Redis is back: %v", what, err)
+					}
+					if d := r.Check(with(i)); d.Err != nil {
+						t.Errorf("%s, and Redis is back: %+v", what, d)
+					}
+				}
+				end()
+			})
+		})
+	}
+}

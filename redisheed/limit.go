@@ -160,7 +160,16 @@ func (m *Limit) Reset(ctx context.Context) error {
 // check asks what an ask would get, and takes nothing.
 func (b *book) check(ctx context.Context, a *ask) (got, error) {
 	b.mu.Lock()
-	if b.down != nil && time.Now().Before(b.retryAt) && b.l.o.OnOutage == Fail {
+	now := time.Now()
+	b.joinOutage(now)
+	switch {
+	case b.alone != nil:
+		b.arm(now) // which sees whether Redis is back
+		g := b.checkAlone(now, a)
+		g.clients = b.clients
+		b.mu.Unlock()
+		return g, nil
+	case b.down != nil && now.Before(b.retryAt):
 		err := b.down
 		b.mu.Unlock()
 		return got{}, err

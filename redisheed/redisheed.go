@@ -32,6 +32,8 @@ type Ledger struct {
 	wallClock func(time.Time) int64
 	numbers   atomic.Int64 // given to questions and to what they tell: Redis remembers them for longer than a book may live
 
+	outage outage
+
 	mu        sync.Mutex
 	seed      []byte    // nil: not known yet
 	seedErr   error     // why Redis did not say it when asked last …

@@ -281,7 +281,9 @@ func (l *Ledger) run(ctx context.Context, origin, partition string, q *question,
 		}
 		return r, err
 	}
-	return call(ctx, l.o.Timeout, ask, late)
+	r, err := call(ctx, l.o.Timeout, ask, late)
+	l.note(ctx, err)
+	return r, err
 }
 
 // call calls f, for no longer than ctx and the timeout allow, whatever the
