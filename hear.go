@@ -463,6 +463,11 @@ func (p *partition) fade(now time.Time) {
 // remaining returns the least left over all policies that hold a lane; -1:
 // unknown.
 func (p *partition) remaining(now time.Time, l *lane) int64 {
+	return p.shared.least(p.remainingHere(now, l))
+}
+
+// remainingHere is remaining as far as this process knows by itself.
+func (p *partition) remainingHere(now time.Time, l *lane) int64 {
 	least := int64(-1)
 	for _, s := range p.slots {
 		if !s.enforced() || !s.holds(l) || s.policy.Unit == UnitContentBytes {
@@ -472,5 +477,5 @@ func (p *partition) remaining(now time.Time, l *lane) int64 {
 			least = r
 		}
 	}
-	return p.shared.least(least)
+	return least
 }

@@ -217,6 +217,7 @@ func (r *Registry) Check(req *http.Request) Decision {
 		return d
 	}
 	q := p.question(&a)
+	d.Remaining = p.remainingHere(now, a.lane) // for the ledger is about to say what it knows now
 	o.unlock()
 	return p.checkShared(req, q, d)
 }

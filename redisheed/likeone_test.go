@@ -101,3 +101,22 @@ func TestAFullQueueDoesNotStopWhoNeedNotWaitInIt(t *testing.T) {
 		<-done
 	})
 }
+
+func TestCheckSaysWhatRemainsNow(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, m *miniredis.Miniredis) {
+		r, end := (&farRedis{}).registry(t, m, Options{}, heed.Limits{MaxConcurrent: 3, Policies: []heed.Policy{{Name: "p", Quota: 5, Window: time.Second}}})
+		defer end()
+		for i := range 5 {
+			pm := acquire(t, r)
+			answer(pm, 200)
+			pm.Release()
+			if d := r.Check(request()); d.Remaining != int64(4-i) {
+				t.Errorf("after %d of 5: %+v", i+1, d)
+			}
+		}
+		time.Sleep(1500 * time.Millisecond)
+		if d := r.Check(request()); d.Remaining != 5 {
+			t.Errorf("a window later: %+v", d)
+		}
+	})
+}

@@ -69,7 +69,7 @@ if judged then
   local function cap(list, quota, cost, name)
     local held = list.others + (list.mine and list.mine.held or 0)
     if list.mine and list.fresh == false then held = held - cost end
-    left(quota - held)
+    if name then left(quota - held) end -- of a policy
     if held + cost > quota then
       hold(min(now + 250000, max(list.waitable, now + 1000)), 'concurrency', name)
     end
