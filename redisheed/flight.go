@@ -210,6 +210,9 @@ func (b *book) hear(now time.Time, q *question, first *ask, r *reply) []heed.New
 		news = append(news, heed.News{Origin: b.name.origin, Reset: true, Ask: true})
 	}
 	b.birth, b.resets = r.birth, r.resets
+	if b.slots.endedSince(r.sent) {
+		r.pause, r.whole = 0, 0
+	}
 	if r.pause > 0 || r.whole > 0 {
 		b.emptyHand(now)
 	}

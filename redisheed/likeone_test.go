@@ -3,6 +3,7 @@ package redisheed
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -119,4 +120,44 @@ func TestCheckSaysWhatRemainsNow(t *testing.T) {
 			t.Errorf("a window later: %+v", d)
 		}
 	})
+}
+
+func TestAPauseThatWasEndedDoesNotComeBack(t *testing.T) {
+	ends := map[string]func(*heed.Registry) error{
+		"Pause": func(r *heed.Registry) error { return r.Pause(testOrigin, 0) },
+		"Reset": func(r *heed.Registry) error { return r.Reset(testOrigin) },
+	}
+	for name, end := range ends {
+		for _, status := range []int{429, 503} {
+			for _, later := range []time.Duration{0, time.Millisecond, 7 * time.Millisecond} { // the refusal is about to be told, or under way
+				t.Run(fmt.Sprint(name, " ", status, " ", later), func(t *testing.T) {
+					inVirtualTime(t, func(t *testing.T, m *miniredis.Miniredis) {
+						far := &farRedis{trip: func() time.Duration { return 10 * time.Millisecond }}
+						r, stop := far.registry(t, m, Options{}, heed.Limits{})
+						defer stop()
+						other, stop := far.registry(t, m, Options{}, heed.Limits{})
+						defer stop()
+						for _, r := range []*heed.Registry{other, r} {
+							pm := acquire(t, r)
+							answer(pm, 200)
+							pm.Release()
+						}
+						pm := acquire(t, r)
+						answer(pm, status, "Retry-After", "60")
+						pm.Release()
+						time.Sleep(later)
+						if err := end(r); err != nil {
+							t.Fatal(err)
+						}
+						time.Sleep(time.Second)
+						for who, r := range map[string]*heed.Registry{"it": r, "another process": other} {
+							if d := r.Check(request()); !d.Allowed {
+								t.Errorf("%s: %+v", who, d)
+							}
+						}
+					})
+				})
+			}
+		}
+	}
 }

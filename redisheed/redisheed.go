@@ -278,11 +278,16 @@ func (l *Ledger) Check(ctx context.Context, q *heed.Question) (heed.Answer, erro
 
 // Pause implements [heed.Ledger].
 func (l *Ledger) Pause(ctx context.Context, origin string, d time.Duration) error {
-	q := &question{Do: "pause", D: -1}
-	if d > 0 {
-		q.D = micros(d)
+	pause := func(d int64) error {
+		_, err := l.run(ctx, origin, "-", &question{Do: "pause", D: d}, nil)
+		return err
 	}
-	_, err := l.run(ctx, origin, "-", q, nil)
+	var err error
+	if d > 0 {
+		err = pause(micros(d))
+	} else {
+		err = l.ending(origin, func() error { return pause(-1) })
+	}
 	if err == nil {
 		l.forgetAnswers(origin)
 	}
@@ -291,14 +296,16 @@ func (l *Ledger) Pause(ctx context.Context, origin string, d time.Duration) erro
 
 // Reset implements [heed.Ledger].
 func (l *Ledger) Reset(ctx context.Context, origin string) error {
-	r, err := l.run(ctx, origin, "-", &question{Do: "reset"}, nil)
-	if err != nil {
-		return err
-	}
-	for _, b := range l.of(origin, "") {
-		b.wasReset(r.resets)
-	}
-	return nil
+	return l.ending(origin, func() error {
+		r, err := l.run(ctx, origin, "-", &question{Do: "reset"}, nil)
+		if err != nil {
+			return err
+		}
+		for _, b := range l.of(origin, "") {
+			b.wasReset(r.resets)
+		}
+		return nil
+	})
 }
 
 // forgetAnswers has all books of an origin ask anew.

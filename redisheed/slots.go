@@ -14,6 +14,9 @@ type slots struct {
 	seq   int64
 	books map[string]*book // of the origin, by partition; guarded by the ledger's lock
 
+	resuming int       // how many calls are ending its pauses in Redis …
+	resumed  time.Time // … and when the latest one had
+
 	start, end time.Time // of requests granted without Redis, the latest
 }
 
