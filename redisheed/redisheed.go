@@ -22,6 +22,10 @@ import (
 // A Ledger keeps the books of any number of processes in one Redis. It goes
 // into [heed.Config.Ledger]; [Ledger.Limit] uses it without HTTP. All methods
 // may be called from any goroutine.
+//
+// Several registries in one process need a Ledger each, on one client: to a
+// Ledger they are one process, and those on one do not hear of each other's
+// Pause and Reset.
 type Ledger struct {
 	c  redis.UniversalClient
 	o  Options
