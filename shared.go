@@ -15,13 +15,12 @@ type sharing struct {
 	key    string             // what the ledger calls the partition; "": not asked yet
 	cancel context.CancelFunc // ends the question under way; nil: none is
 	until  time.Time          // the ledger grants nothing before, as it said last …
-	cause  Cause              // … for this
-	policy string
-	hand   Grant // granted, and about to be used …
-	paid   Cost  // … by a request of this cost
-	left   int64 // as the ledger said last; -1: unknown
-	lost   error // why the ledger's store could not be reached; nil: it could
-	hasty  bool  // some wait only for its answer: they asked not to
+	by     obstacle           // … for this
+	hand   Grant              // granted, and about to be used …
+	paid   Cost               // … by a request of this cost
+	left   int64              // as the ledger said last; -1: unknown
+	lost   error              // why the ledger's store could not be reached; nil: it could
+	hasty  bool               // some wait only for its answer: they asked not to
 }
 
 func (r *Registry) newSharing() *sharing {
@@ -45,7 +44,7 @@ func (p *partition) judgeShared(now time.Time, a *ask, v *verdict) {
 	if s == nil {
 		return
 	}
-	v.hold(s.until, s.cause, s.policy)
+	v.holdBy(s.until, s.by)
 	if v.goes(now) && (s.hand == nil || s.paid != p.price(a)) {
 		v.await(now, CauseLedger)
 		v.asks = true
@@ -163,6 +162,20 @@ func (p *partition) askLedger(w *waiter) {
 	}()
 }
 
+// sourceOf returns whose a policy is that the ledger names; 0 where it may be the user's or the origin's.
+func (p *partition) sourceOf(name string) (source Source) {
+	for _, s := range p.slots {
+		switch {
+		case s.policy.Name != name || s.source == SourceLearned || s.bucketName != "":
+		case source == 0:
+			source = s.source
+		case source != s.source:
+			return 0
+		}
+	}
+	return source
+}
+
 // nameShared fills in what the ledger calls the partition of req.
 func (r *Registry) nameShared(ctx context.Context, q *Question, req *http.Request) (err error) {
 	if q.Partition == "" {
@@ -203,14 +216,14 @@ func (p *partition) hearLedger(w *waiter, q *Question, paid Cost, under *Limits,
 		if under != o.limits { // which may say otherwise now
 			break
 		}
-		s.until, s.cause, s.policy = now.Add(ans.Wait), ans.Cause, ans.Policy
-		if s.cause == CauseNone {
-			s.cause = CauseLedger
+		s.until, s.by = now.Add(ans.Wait), obstacle{cause: ans.Cause, policy: ans.Policy, source: p.sourceOf(ans.Policy)}
+		if s.by.cause == CauseNone {
+			s.by.cause = CauseLedger
 		}
 		p.news = true
 		if !stopped {
-			w.held = obstacle{cause: s.cause, policy: s.policy}
-			p.emit(Event{Kind: EventWaiting, Time: now, Cause: s.cause, Policy: s.policy, Wait: ans.Wait, Total: o.waited, Attempt: w.attempt})
+			w.held = s.by
+			p.emit(Event{Kind: EventWaiting, Time: now, Cause: s.by.cause, Policy: s.by.policy, Wait: ans.Wait, Total: o.waited, Attempt: w.attempt})
 		}
 		p.dismiss(now)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -159,5 +160,15 @@ func TestAPauseThatWasEndedDoesNotComeBack(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+func TestAnErrorSaysWhosePolicyOthersUsedUp(t *testing.T) {
+	c := anyServer(t)
+	l := heed.Limits{Policies: []heed.Policy{{Quota: 2, Window: time.Hour}}}
+	sends(t, newRegistry(t, c, Options{}, l))
+	_, err := newRegistry(t, c, Options{}, l).Acquire(heed.NoWait(t.Context()), request())
+	if err == nil || !strings.Contains(err.Error(), "a configured policy has too little left") {
+		t.Errorf("%v", err)
 	}
 }

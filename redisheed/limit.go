@@ -25,6 +25,8 @@ type Limit struct {
 // instead, refilled at that rate. All processes should give a key the same
 // policy; where they do not, each judges by its own.
 //
+// Where a key is the name of an origin, the origin's pauses and resets are the limit's as well.
+//
 // A policy without a quota or a window, or of requests in flight, which would
 // have to be released, is an error of each method.
 func (l *Ledger) Limit(key string, p heed.Policy) *Limit {
