@@ -94,7 +94,7 @@ func (p *partition) learnFrom(now time.Time, r *rejection, status int) finding {
 }
 
 // pauseAtRate holds the partition, after a refusal without a hint, until there is a unit
-// more at the rate that was learned (SPEC D9).
+// more at the rate that was learned.
 func (p *partition) pauseAtRate(now time.Time, r *rejection) {
 	if r.fresh {
 		r.backoff.paced++
@@ -106,8 +106,8 @@ func (p *partition) pauseAtRate(now time.Time, r *rejection) {
 	}
 }
 
-// backOff has a request that was refused without a hint wait longer with each such event
-// (SPEC F3), and the partition with it, in doubt, while nothing else there succeeds.
+// backOff has a request that was refused without a hint wait longer with each such event,
+// and the partition with it, in doubt, while nothing else there succeeds.
 // before is when the event before this one began.
 func (p *partition) backOff(now time.Time, r *rejection, why finding, before time.Time) {
 	l, pm := p.origin.limits, r.pm
@@ -293,7 +293,7 @@ func (p *partition) refusedUntil(now time.Time, r *rejection) {
 }
 
 // reopenAfter has one request go first, once the pause after a refusal is over, in all
-// that it holds (SPEC D7).
+// that it holds.
 func (p *partition) reopenAfter(now time.Time, r *rejection) {
 	switch {
 	case r.whole:

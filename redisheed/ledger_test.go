@@ -564,7 +564,7 @@ func TestAPauseOfTheServersIsNotTheUsers(t *testing.T) {
 	}
 }
 
-// What servers ask for is bounded by the limits of who waits, not of who was told (SPEC D8).
+// What servers ask for is bounded by the limits of who waits, not of who was told.
 func TestALowerMaxRetryAfterBoundsWhatOthersWereTold(t *testing.T) {
 	for what, x := range map[string]struct {
 		status int

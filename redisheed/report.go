@@ -85,7 +85,7 @@ func (r *report) ops(now time.Time) (ops []op) {
 	for id, list := range r.said {
 		for _, s := range list {
 			// Redis's microsecond began up to one before its time, and this one's age ends up to one after it
-			// was reached: two less, and no instant that was named is taken to be earlier (SPEC C6).
+			// was reached: two less, and no instant that was named is taken to be earlier.
 			ops = append(ops, op{"s", id, string(s.unit), s.quota, s.window, s.remaining, s.reset, s.resolution, s.refused,
 				max(micros(now.Sub(s.at)), 0) - 2, max(micros(s.at.Sub(s.start)), 0), s.n, s.epoch, s.sent, s.used, s.most})
 		}

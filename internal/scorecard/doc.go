@@ -7,5 +7,5 @@
 // all. A row stands for many [Scenario]s, one for each variant and condition.
 // [PlayAll] plays them, each with one client and one seed giving a [Result];
 // [Sum] gathers the results and says which rows are met, and what of the rest no
-// client could meet that keeps to SPEC.md.
+// considerate client could meet.
 package scorecard

@@ -59,7 +59,7 @@ type caution struct{ most, price float64 }
 
 // admitsNonclairvoyant reports whether a nonclairvoyant can play the scenario:
 // where latencies are drawn, a bucket or a cap on requests in flight that answers
-// say nothing of, so that SPEC C6 asks for nothing.
+// say nothing of, so that they name no instant to wait for.
 func (s Scenario) admitsNonclairvoyant() bool {
 	alone := s.Processes <= 1 && s.Foreign == 0 && s.Changes == nil
 	a := s.Origin.Algorithm

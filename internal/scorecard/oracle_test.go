@@ -105,8 +105,8 @@ func replay(t *testing.T, s Scenario, plan func(seed uint64, began time.Time) []
 	}
 }
 
-// keepsPace checks that what starts after an instant keeps to SPEC D4, where the
-// pace is the same throughout.
+// keepsPace checks that what starts after an instant keeps to the rules' pace, where
+// that is the same throughout.
 func keepsPace(t *testing.T, s Scenario, c heedtest.Config, schedule []start, from time.Duration) {
 	if len(c.Policies) != 1 || c.Algorithm != heedtest.SlidingWindow && c.Algorithm != heedtest.TokenBucket && c.Algorithm != heedtest.GCRA {
 		return

@@ -23,8 +23,8 @@ type Result struct {
 	Oracle  float64 // the same of the oracle
 	Sparing float64 // the same of an oracle that leaves one unit of each window and is never told to wait; 0: not asked
 
-	Reach        float64 // the share of an oracle that keeps to SPEC D4 and D6, too; 0: not asked, which is only where a threshold is broken
-	ReachRefused int64   // how many of its requests are refused: D6 sends them before anything is announced
+	Reach        float64 // the share of an oracle that keeps to the rules, too; 0: not asked, which is only where a threshold is broken
+	ReachRefused int64   // how many of its requests are refused: they go before anything is announced
 
 	Nonclairvoyant float64 // the share of an oracle that does not know how long its requests will be on the way, and keeps to what may be refused; 0: not asked, as Reach
 

@@ -319,8 +319,8 @@ func (t Thresholds) tooMany(refused, accepted int64) bool {
 }
 
 // OutOfReach reports whether of the thresholds that a result breaks, each is one
-// that an oracle breaks, too: one that keeps to SPEC D4 and D6, or one that is not
-// clairvoyant.
+// that an oracle breaks, too: one that keeps a client's pace and meets an origin as
+// a client does (rules), or one that is not clairvoyant.
 func (t Thresholds) OutOfReach(r Result) bool {
 	misses := func(share float64) bool { return share > 0 && share < t.Share }
 	broken := t.Fails(r)

@@ -7,15 +7,15 @@ import (
 	"github.com/heedhttp/heed/heedtest"
 )
 
-// rules bind an oracle not only to SPEC C6 but also to what else slows a client
-// that keeps to the specification. What it gets then is what such a client can
-// reach, however much it knows of the origin: a threshold that this oracle
-// misses is out of reach.
+// rules bind an oracle not only to the instants that an origin names, before which
+// nothing may start, but also to what else slows a client that is considerate. What
+// it gets then is what such a client can reach, however much it knows of the
+// origin: a threshold that this oracle misses is out of reach.
 //
-//   - First contact (D6): of each process one request goes ahead. As long as
+//   - First contact: of each process one request goes ahead. As long as
 //     nothing is announced, each answer that comes back well lets two go, no
 //     matter what the oracle knows: some of them may be refused.
-//   - The pace (D4): requests are spread over the window at one and a half times
+//   - The pace: requests are spread over the window at one and a half times
 //     the rate that uses it up, or at that rate where others use the quota, a
 //     micro-interval's worth at once. Where windows end, that rate follows what
 //     is left of the quota and of the time, as announced in whole seconds.
@@ -26,7 +26,7 @@ type rules struct {
 	told     bool  // an answer has announced something
 }
 
-// maxVelocity is SPEC D4's default for a client that is alone.
+// maxVelocity is the pace of a client that is alone, as heed has it by default.
 const maxVelocity = 1.5
 
 // rules returns those of a scenario, or nil where nothing is announced, to which

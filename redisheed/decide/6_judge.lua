@@ -25,7 +25,7 @@ for field in pairs(p) do
   if burst and not named[field] and not dropped[field] then bucket(field, unit, w, quota, burst) end
 end
 
--- A server's pause holds this process for no longer than its limits allow (SPEC D8), a user's always.
+-- A server's pause holds this process for no longer than its limits allow, a user's always.
 local stands, rests, user = pause, whole, tonumber(o.pl) or 0
 if q.most then
   if pause > 0 and not doubt then stands = min(pause, tonumber(p.ps) + q.most) end
