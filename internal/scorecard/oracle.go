@@ -55,7 +55,7 @@ type oracle struct {
 	bound    int64  // nothing starts before
 	stamped  int64  // answers so far
 	outage   int64  // until then, all is refused
-	rules    *rules // nil: none but C6
+	rules    *rules // nil: none but the instants that the origin names
 	blind    int    // of the plan, those that first contact sent: they may be refused
 	body     func(n int64) int64
 	schedule []start
