@@ -57,9 +57,9 @@
 // Requests wait in line, first come first served within a priority
 // ([WithPriority]) and a budget of the origin, for as long as their context
 // lasts. One that could not start before its context's deadline is refused at
-// once, not at the deadline; nor does it wait for a start that leaves too little
-// time for its answer, once answers to such have come too late. [NoWait] asks
-// never to wait; [Limits] bounds how long, and how many, may.
+// once, not at the deadline. Where answers have come too late for those that had
+// waited, one whose turn comes with too little time left makes way for others.
+// [NoWait] asks never to wait; [Limits] bounds how long, and how many, may.
 //
 // Whatever heed refuses to send is a [*LimitError], which matches [ErrLimited]
 // and says how long the wait would have been. What a server refuses is never

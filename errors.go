@@ -18,7 +18,7 @@ var ErrClosed = errors.New("heed: registry closed")
 type Reason int
 
 const (
-	ReasonDeadline  Reason = iota + 1 // it could not have started, or not been answered, before its context's deadline
+	ReasonDeadline  Reason = iota + 1 // it could not have started before its context's deadline, or not so that it was likely to be answered
 	ReasonMaxWait                     // it would have waited longer than Limits.MaxWait
 	ReasonQueueFull                   // Limits.MaxQueue requests were waiting already
 	ReasonNoWait                      // it would have had to wait, and NoWait was asked for
@@ -103,9 +103,9 @@ type LimitError struct {
 	Reason Reason        // why it was not kept waiting
 	Cause  Cause         // what held it
 
-	source Source // of the policy, where its name does not tell the user which it is; else 0
-	waited bool   // for Wait, and nobody knows how much longer it would have been
-	close  bool   // the deadline had not come, but an answer would have come after it
+	source  Source // of the policy, where its name does not tell the user which it is; else 0
+	waited  bool   // for Wait, and nobody knows how much longer it would have been
+	tooNear bool   // the deadline had not come, but an answer would probably have come after it
 }
 
 // Error says that the request was not sent, by whose limit, and when it could be.
@@ -150,7 +150,7 @@ func (e *LimitError) afterWaiting() string {
 	if e.Reason == ReasonMaxWait {
 		return text + "MaxWait was over"
 	}
-	if e.close {
+	if e.tooNear {
 		return text + "its deadline was too near for an answer"
 	}
 	return text + "its deadline came"
@@ -167,8 +167,6 @@ func (e *LimitError) earliest() string {
 // why says why the request was not kept waiting until then.
 func (e *LimitError) why() string {
 	switch {
-	case e.close:
-		return ", too late for an answer before its deadline"
 	case e.Reason == ReasonDeadline && e.Wait > 0:
 		return ", not before its deadline"
 	case e.Reason == ReasonDeadline:

@@ -360,7 +360,10 @@ func (p *partition) smoothTo(now time.Time, m *smoother, l *lane, waiting *tally
 // admit takes what a costs of every limit, all at the instant it was judged.
 func (p *partition) admit(now time.Time, a *ask) *Permit {
 	o := p.origin
-	pm := &Permit{origin: o, p: p, start: now, method: a.method(), path: a.path, number: a.number, attempt: a.attempt, spent: a.spent, until: a.until}
+	pm := &Permit{origin: o, p: p, start: now, method: a.method(), path: a.path, number: a.number, attempt: a.attempt, spent: a.spent}
+	if !a.until.IsZero() {
+		pm.left = a.until.Sub(now)
+	}
 	if pm.charges = pm.inline[:0]; a.charged {
 		pm.costs = a.opts.costs
 	}

@@ -101,6 +101,15 @@ func (l *line) first() *waiter {
 	return w
 }
 
+// last returns the last in line, nil where there is none.
+func (l *line) last() *waiter {
+	w := l.root
+	for w != nil && w.right != nil {
+		w = w.right
+	}
+	return w
+}
+
 // push puts w in line and reports whether that is before others.
 func (l *line) push(w *waiter) (ahead bool) {
 	w.node = node{weight: rand.Uint32()}

@@ -615,6 +615,7 @@ func TestPoliciesWithoutANameGoOnByTheirWindows(t *testing.T) {
 	}{
 		{"the shorter one goes", []heed.Policy{second, ten}, []heed.Policy{{Quota: 6, Window: 10 * time.Second}}},
 		{"they change places and quotas", []heed.Policy{second, ten}, []heed.Policy{{Quota: 6, Window: 10 * time.Second}, {Quota: 4, Window: time.Second}}},
+		{"both windows change, too", []heed.Policy{ten, second}, []heed.Policy{{Quota: 4, Window: 500 * time.Millisecond}, {Quota: 6, Window: 9 * time.Second}}},
 		{"the window changes, too", []heed.Policy{second, ten}, []heed.Policy{{Quota: 6, Window: 9 * time.Second}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

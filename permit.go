@@ -25,13 +25,13 @@ type Permit struct {
 	lane      *lane         // … with those of the same budgets; nil: none known …
 	ahead     uint32        // … under that lane's opening
 	waited    time.Duration
-	until     time.Time // its context's deadline; zero: none
-	level     int       // unanswered requests of the partition when it went, itself included
-	paced     bool      // it took of what the partition spreads over a window …
-	lanePaced bool      // … and of what its lane does
-	spaced    bool      // others keep an interval from when it is sent: see goes
-	grant     Grant     // of a shared ledger; nil: there is none
-	costs     []cost    // set for its request
+	left      time.Duration // until its context's deadline; 0: it has none
+	level     int           // unanswered requests of the partition when it went, itself included
+	paced     bool          // it took of what the partition spreads over a window …
+	lanePaced bool          // … and of what its lane does
+	spaced    bool          // others keep an interval from when it is sent: see goes
+	grant     Grant         // of a shared ledger; nil: there is none
+	costs     []cost        // set for its request
 
 	charges   []charge
 	inline    [3]charge // so that the usual few need no memory of their own
@@ -230,7 +230,7 @@ func (pm *Permit) end(unsent bool) {
 	pm.over = true
 	pm.heard()
 	unsent = unsent && !pm.answered
-	if pm.observed {
+	if pm.observed && pm.left > 0 {
 		o.reserve.answered(now.Sub(pm.start))
 	}
 	for i := range pm.charges {

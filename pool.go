@@ -293,7 +293,7 @@ func (p *Pool) soonest(tokens []*token, a ask) (tok *token, pm *Permit, err erro
 			over = true
 			return tok, pm, nil
 		}
-		if refused == nil || ctx.Err() != nil {
+		if err != errWentElsewhere && (refused == nil || ctx.Err() != nil) {
 			refused = err
 		}
 		w.origin.flush()

@@ -705,3 +705,29 @@ func TestPoolLetsARequestGoFromOneLineOnly(t *testing.T) {
 		}
 	})
 }
+
+// Whatever ends a wait at the very instant at which the request may go, the error says that.
+func TestPoolTellsWhyAWaitEndedWhenItsTurnCame(t *testing.T) {
+	for range 100 {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRegistry(t, heed.Config{})
+			p := &heed.Pool{
+				Tokens:    func(context.Context) ([]string, error) { return []string{"a", "b", "c"}, nil },
+				Transport: &heed.Transport{Registry: r, Base: respond(func(*http.Request) *http.Response { return answer(200) })},
+			}
+			if _, err := p.RoundTrip(request(example)); err != nil {
+				t.Fatal(err)
+			}
+			r.Pause(example, 10*time.Second)
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() {
+				time.Sleep(time.Second)
+				r.Pause(example, 0)
+				cancel()
+			}()
+			if _, err := p.RoundTrip(request(example).WithContext(ctx)); err != nil && !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+		})
+	}
+}

@@ -142,8 +142,7 @@ type ask struct {
 	arrived   time.Time     // when it began to wait
 	notBefore time.Time     // its own wait before another try; zero: none
 	until     time.Time     // its context's deadline; zero: none
-	reserve   time.Duration // of what there is until then, for the answer
-	deadline  time.Time     // by when it has to start: the earlier of what they leave and Limits.MaxWait's; zero: none
+	deadline  time.Time     // the earlier of that and Limits.MaxWait's; zero: none
 	maxWait   bool          // the deadline is Limits.MaxWait's
 	lane      *lane         // of the budgets it is counted in; nil: none known
 	budgets   string        // the key of that lane, as the answer that has it tried again named it; "": as its like are counted
@@ -160,28 +159,21 @@ func (a *ask) method() string {
 	return a.req.Method
 }
 
-// limit sets the deadline to what a context, the time answers take and MaxWait say.
-func (a *ask) limit(ctx context.Context, r *reserve, most time.Duration) {
+// limit sets the deadline to what a context and MaxWait say.
+func (a *ask) limit(ctx context.Context, most time.Duration) {
 	a.until, _ = ctx.Deadline()
-	a.reserve = r.of(a.until.Sub(a.arrived))
 	a.limitWait(most)
 }
 
 // limitWait is limit where MaxWait alone has changed.
 func (a *ask) limitWait(most time.Duration) {
 	a.deadline, a.maxWait = a.until, false
-	if !a.until.IsZero() {
-		a.deadline = a.until.Add(-a.reserve)
-	}
 	if most > 0 {
-		if d := a.arrived.Add(most - a.spent); a.until.IsZero() || d.Before(a.deadline) {
+		if d := a.arrived.Add(most - a.spent); a.until.IsZero() || d.Before(a.until) {
 			a.deadline, a.maxWait = d, true
 		}
 	}
 }
-
-// endsEarly reports whether the deadline is before its context's.
-func (a *ask) endsEarly() bool { return a.maxWait || a.reserve > 0 }
 
 // misses reports whether a start at an instant is too late: it has to be
 // before the context's deadline, and may be as late as MaxWait says.

@@ -195,7 +195,7 @@ func (r *Registry) Check(req *http.Request) Decision {
 	}
 	now := a.arrived
 	a.lane = p.laneOf(now, &a)
-	a.limit(req.Context(), &o.reserve, o.limits.MaxWait)
+	a.limit(req.Context(), o.limits.MaxWait)
 	if s := p.impossible(&a); s != nil {
 		d := Decision{Cause: CausePolicy, Policy: s.policy.Name, Remaining: p.remaining(now, a.lane)}
 		o.unlock()

@@ -2,31 +2,40 @@ package heed
 
 import "time"
 
-// A reserve is what is kept for the answer of the time that a request has until its context's deadline, once
-// requests have been let go with too little. Where more is asked for than a limit lets through, every request
-// waits for as long as its deadline allows: let go at the very end, each would be given up by its caller
-// before it is answered, and nothing of what the limit gives would be of use to anyone.
+// A reserve is how much time an answer is likely to take, where requests have been let go with less until
+// their deadlines. Where more is asked for than a limit lets through, every request waits for as long as
+// its deadline allows: let go at the very end, each would be given up by its caller before it is answered, and
+// nothing of what the limit gives would be of use to anyone. So one whose turn comes with less makes way
+// for those behind it who have more.
 type reserve struct {
-	trip   time.Duration // fifteen of sixteen answers take no longer; zero: there was none
-	lapses int           // after so many answers more it is kept for no longer
+	trip   time.Duration // fifteen of sixteen answers are whole by then, of those that have a deadline; zero: there was none
+	lapses int           // for so many answers more …
+	last   time.Time     // … and a while from here on an answer that came too late counts
 }
 
-// lapseCounts is for how many answers something is kept after one that came too late. For half of them it is
-// all that answers take, and then less and less, until one comes too late again.
-const lapseCounts = 128
+const (
+	// What is kept after an answer that came too late is all that answers take for half so many, and then less and
+	// less, until one comes too late again.
+	lapseCounts = 128
+	lapseLasts  = time.Minute
+)
 
-// answered is an answer that took so long.
+// answered is an answer that was whole after so long.
 func (r *reserve) answered(took time.Duration) {
 	r.follow(took)
 	r.lapses = max(r.lapses-1, 0)
 }
 
-// lapsed is an answer that had not come after so long, when its time was over.
-func (r *reserve) lapsed(after time.Duration) {
-	if after >= r.trip { // else it tells nothing
+// lapsed is one that was not, so long after its request went, which was all the time there was. One that
+// had far more than answers take was slow for reasons of its own.
+func (r *reserve) lapsed(now time.Time, after time.Duration) {
+	if r.trip > 0 && after > 4*r.trip {
+		return
+	}
+	if after >= r.trip { // else it tells nothing of what they take
 		r.follow(after + 1)
 	}
-	r.lapses = lapseCounts
+	r.lapses, r.last = lapseCounts, now
 }
 
 // follow moves trip up by fifteen steps, or down by one.
@@ -43,27 +52,37 @@ func (r *reserve) follow(took time.Duration) {
 }
 
 // of is how much is kept of so much time: three quarters at most, for what answers slowly may be something else.
-func (r *reserve) of(d time.Duration) time.Duration {
+func (r *reserve) of(now time.Time, d time.Duration) time.Duration {
+	if now.Sub(r.last) > lapseLasts {
+		return 0
+	}
 	const whole = lapseCounts / 2
 	kept := r.trip / whole * time.Duration(min(r.lapses, whole))
 	return max(min(kept, 3*d/4), 0)
 }
 
-// lapse notes that the deadline of the permit's request came before all of its answer, if it had waited
-// for more than the quarter of its time that nothing is kept of: else that it waited is not why.
-func (pm *Permit) lapse() {
-	if pm.origin == nil || pm.until.IsZero() || time.Now().Before(pm.until) {
-		return
-	}
-	pm.origin.lock()
-	defer pm.origin.mu.Unlock()
-	if left := pm.until.Sub(pm.start); left <= 3*pm.waited && !pm.over {
-		pm.origin.reserve.lapsed(left)
-	}
+// leaves reports whether a, if it goes now, has the time that is kept.
+func (r *reserve) leaves(now time.Time, a *ask) bool {
+	return a.until.IsZero() || a.until.Sub(now) >= r.of(now, a.until.Sub(a.arrived))
 }
 
-// tooLateToBeAnswered reports whether w, whose turn it is, has too little time left. What answers take may be
-// more than when it came.
-func (w *waiter) tooLateToBeAnswered(now time.Time) bool {
-	return !w.until.IsZero() && w.until.Sub(now) < w.origin.reserve.of(w.until.Sub(w.arrived))
+// makesWay reports whether w, whose turn it is, has too little time left, and who came last of those behind it
+// has not.
+func (w *waiter) makesWay(now time.Time) bool {
+	r := &w.origin.reserve
+	return !r.leaves(now, &w.ask) && r.leaves(now, &w.queue.line(w.opts.priority).last().ask)
+}
+
+// lapse notes that the deadline of the permit's request came before all of its answer, if it had waited
+// for more than the quarter of its time that nothing is kept of: else that it waited is not why. Only a
+// Transport does so, for the context of an Acquire may be for the wait alone.
+func (pm *Permit) lapse() {
+	if pm.origin == nil || pm.left == 0 || pm.left > 3*pm.waited || time.Since(pm.start) < pm.left {
+		return
+	}
+	now := pm.origin.lock()
+	if !pm.over {
+		pm.origin.reserve.lapsed(now, pm.left)
+	}
+	pm.origin.mu.Unlock()
 }

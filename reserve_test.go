@@ -132,7 +132,31 @@ func (l *lapsing) lapse() {
 	}
 }
 
-func TestTimeIsKeptForAnswersOnceOneCameTooLate(t *testing.T) {
+// behind has one ask with so long a deadline and another, behind it, with a minute: nobody else is in line then. It returns
+// what became of the former.
+func (l *lapsing) behind(deadline time.Duration) (took time.Duration, err error) {
+	l.t.Helper()
+	if _, err := l.get(time.Minute); err != nil {
+		l.t.Fatal(err)
+	}
+	ended := make(chan bool)
+	go func() { took, err = l.get(deadline); close(ended) }()
+	synctest.Wait()
+	if _, err := l.get(time.Minute); err != nil {
+		l.t.Error(err)
+	}
+	<-ended
+	return took, err
+}
+
+// tooNear reports whether a request was refused when its turn came, after so long, for others to be answered.
+func tooNear(took time.Duration, err error, turn time.Duration) bool {
+	var le *heed.LimitError
+	return errors.As(err, &le) && took == turn && le.Reason == heed.ReasonDeadline && errors.Is(err, context.DeadlineExceeded) &&
+		strings.HasSuffix(le.Error(), "when its deadline was too near for an answer")
+}
+
+func TestWhoCannotBeAnsweredInTimeMakesWay(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		body func(ctx context.Context) io.ReadCloser
@@ -143,12 +167,13 @@ func TestTimeIsKeptForAnswersOnceOneCameTooLate(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newLapsing(t, 400*time.Millisecond, c.body)
-				l.lapse()
-				took, err := l.get(1100 * time.Millisecond) // to go in 900 ms, and to be answered in 1300
-				if le := limitErr(t, err); took != 0 || le.Reason != heed.ReasonDeadline || !strings.Contains(le.Error(), "too late for an answer before its deadline") {
-					t.Errorf("after %v: %v, want a refusal at once", took, err)
+				if took, err := l.behind(700 * time.Millisecond); took != 700*time.Millisecond || errors.Is(err, heed.ErrLimited) {
+					t.Errorf("after %v: %v, although nobody is known to be answered too late", took, err)
 				}
-				if took, err = l.get(1400 * time.Millisecond); err != nil {
+				if took, err := l.behind(700 * time.Millisecond); !tooNear(took, err, 600*time.Millisecond) {
+					t.Errorf("after %v: %v, want a refusal when its turn came", took, err)
+				}
+				if took, err := l.behind(1100 * time.Millisecond); err != nil {
 					t.Errorf("after %v: %v, although there was time", took, err)
 				}
 			})
@@ -156,40 +181,14 @@ func TestTimeIsKeptForAnswersOnceOneCameTooLate(t *testing.T) {
 	}
 }
 
-// What answers take was not known when those in line came.
-func TestThoseInLineMakeWayForOthersOnceAnAnswerCameTooLate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLapsing(t, 400*time.Millisecond, nil)
-		if _, err := l.get(time.Minute); err != nil {
-			t.Fatal(err)
-		}
-		go l.get(700 * time.Millisecond) // goes after 600 ms
-		synctest.Wait()
-		var took time.Duration
-		var err error
-		go func() { took, err = l.get(1700 * time.Millisecond) }() // would go after 1600 ms
-		synctest.Wait()
-		if took, err := l.get(time.Minute); err != nil || took != 2*time.Second { // else it would take three
-			t.Errorf("after %v: %v, although another made way", took, err)
-		}
-		if le := limitErr(t, err); took != 1600*time.Millisecond || !strings.Contains(le.Error(), "it had waited 1.6s when its deadline was too near for an answer") {
-			t.Errorf("after %v: %v, want a refusal when its turn came", took, err)
-		}
-	})
-}
-
-// Nobody can say when a slot becomes free: a wait for one ends as soon as there is too little time.
-func TestAWaitEndsWhenTooLittleTimeIsLeftForAnAnswer(t *testing.T) {
+// What makes way gives what it would have had to another: at the end of a line there is none.
+func TestNobodyMakesWayForNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLapsing(t, 400*time.Millisecond, nil)
 		l.lapse()
-		l.registry.SetLimits(example, heed.Limits{MaxConcurrent: 1})
-		pm := acquire(t, l.registry, request(example))
-		took, err := l.get(time.Second)
-		if le := limitErr(t, err); took != 600*time.Millisecond || le.Reason != heed.ReasonDeadline {
-			t.Errorf("after %v: %v, want a refusal 400 ms before the deadline", took, err)
+		if took, err := l.get(time.Second); took != time.Second || errors.Is(err, heed.ErrLimited) { // it goes after 900 ms
+			t.Errorf("after %v: %v, although nobody is behind it", took, err)
 		}
-		pm.Release()
 	})
 }
 
@@ -210,22 +209,29 @@ func (b *slowBody) Read(p []byte) (int, error) {
 	return bytes.NewReader([]byte("slow")).Read(p)
 }
 
-// Nobody may be kept from going for good by what answered slowly once.
-func TestTimeIsKeptForAnswersOnlyForAWhile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLapsing(t, 400*time.Millisecond, nil)
-		l.lapse()
-		for range 130 {
-			if _, err := l.get(time.Minute); err != nil {
-				t.Fatal(err)
+// What answered slowly once counts for a while, be there many answers since or none.
+func TestNobodyMakesWayForLong(t *testing.T) {
+	for _, answers := range []int{130, 0} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLapsing(t, 400*time.Millisecond, nil)
+			l.lapse()
+			l.registry.SetLimits(example, heed.Limits{})
+			for range answers { // in less than a minute
+				l.get(time.Minute)
 			}
-		}
-		l.lapse()
-	})
+			l.registry.SetLimits(example, heed.Limits{MinInterval: time.Second})
+			if answers == 0 {
+				time.Sleep(2 * time.Minute)
+			}
+			if took, err := l.behind(700 * time.Millisecond); took != 700*time.Millisecond || errors.Is(err, heed.ErrLimited) {
+				t.Errorf("%d answers later: after %v: %v", answers, took, err)
+			}
+		})
+	}
 }
 
-// What answers slowly may be one of many things that are asked for.
-func TestAQuarterOfTheTimeIsForWaiting(t *testing.T) {
+// What answers slowly may be one of many things that are asked for: a quarter of its time is for everyone to wait.
+func TestNobodyMakesWayInTheFirstQuarterOfItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLapsing(t, 10*time.Second, nil)
 		if _, err := l.get(time.Minute); err != nil {
@@ -237,11 +243,51 @@ func TestAQuarterOfTheTimeIsForWaiting(t *testing.T) {
 		}{{2 * time.Second, true}, {4100 * time.Millisecond, true}, {3900 * time.Millisecond, false}} { // the first is to lapse
 			go l.get(time.Minute)
 			synctest.Wait()
-			took, err := l.get(c.deadline) // of which it waits a second
-			if goes := !errors.Is(err, heed.ErrLimited); goes != c.goes {
+			var took time.Duration
+			var err error
+			go func() { took, err = l.get(c.deadline) }() // of which it waits a second
+			synctest.Wait()
+			l.get(time.Minute)
+			if goes := !tooNear(took, err, time.Second); goes != c.goes {
 				t.Errorf("of %v a second was to be waited: after %v: %v", c.deadline, took, err)
 			}
 			time.Sleep(10 * time.Second)
+		}
+	})
+}
+
+// Neither what has no deadline nor what hangs tells how long others take.
+func TestStreamsAndHangsSayNothingOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const usual = 100 * time.Millisecond
+		trip := usual
+		base := baseFunc(func(req *http.Request) (*http.Response, error) {
+			if err := sleep(req.Context(), trip); err != nil {
+				return nil, err
+			}
+			return answer(200), nil
+		})
+		r := newRegistry(t, heed.Config{Default: heed.Limits{MinInterval: time.Second}})
+		l := &lapsing{t, r, http.Client{Transport: &heed.Transport{Base: base, Registry: r}}}
+		l.get(time.Minute)
+		trip = time.Hour
+		for range 20 {
+			go l.client.Get(example)
+		}
+		time.Sleep(2 * time.Hour)
+		trip = usual
+		l.behind(950 * time.Millisecond) // goes after 900 ms
+		if took, err := l.behind(1400 * time.Millisecond); err != nil {
+			t.Errorf("after %v: %v, for streams", took, err)
+		}
+		time.Sleep(2 * time.Minute)
+		trip = time.Hour
+		go l.get(2 * time.Second)
+		synctest.Wait()
+		l.get(2 * time.Second) // goes after one
+		trip = usual
+		if took, err := l.behind(950 * time.Millisecond); took != 950*time.Millisecond {
+			t.Errorf("after %v: %v, for one that hung", took, err)
 		}
 	})
 }

@@ -143,7 +143,7 @@ func (p *partition) askLedger(w *waiter) {
 	}
 	var ctx context.Context
 	var cancel context.CancelFunc
-	if w.endsEarly() {
+	if w.maxWait {
 		ctx, cancel = context.WithDeadline(w.ctx, w.deadline)
 	} else {
 		ctx, cancel = context.WithCancel(w.ctx)
@@ -193,7 +193,7 @@ func (p *partition) hearLedger(w *waiter, q *Question, paid Cost, under *Limits,
 	if ans.Err == nil { // else the name may be one of this process alone
 		s.key = q.Partition
 	}
-	stopped := w.ctx.Err() != nil || w.queue == nil || w.endsEarly() && !now.Before(w.deadline)
+	stopped := w.ctx.Err() != nil || w.queue == nil || w.maxWait && !now.Before(w.deadline)
 	for _, n := range ans.News {
 		o.heed(now, &n)
 	}

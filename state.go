@@ -230,13 +230,18 @@ func (p *partition) forgotten() bool {
 func (p *partition) configure(now time.Time, charge bool) {
 	old := p.slots
 	p.slots = nil
-	take := func(fits func(*slot) bool) *slot {
-		i := slices.IndexFunc(old, func(s *slot) bool { return s != nil && s.source == SourceConfigured && fits(s) })
-		if i < 0 {
+	take := func(fits func(*slot) bool) *slot { // of several the one with the shortest window
+		best := -1
+		for i, s := range old {
+			if s != nil && s.source == SourceConfigured && fits(s) && (best < 0 || s.policy.Window < old[best].policy.Window) {
+				best = i
+			}
+		}
+		if best < 0 {
 			return nil
 		}
-		s := old[i]
-		old[i] = nil
+		s := old[best]
+		old[best] = nil
 		return s
 	}
 	policies := p.origin.limits.Policies

@@ -86,10 +86,6 @@ const (
 	mostMarks   = 32
 )
 
-// rarely is how long more is not tried at most lest too many be refused: at a few requests a minute it would take hours, and
-// such a rate may be what outages have made of it.
-const rarely = 15 * time.Minute
-
 // noRarer is how long more is not tried at most because a limit was found as it was: a slow one may have been raised.
 const noRarer = 5 * time.Minute
 
@@ -271,11 +267,7 @@ func (t *throughput) measured(n int64, d time.Duration, climb float64) {
 func (t *throughput) reopened(closed time.Duration, refusals float64) {
 	missed := t.low * closed.Seconds()
 	t.closed = closed
-	attempt := attemptCost * refusals
-	if t.window == 0 {
-		attempt = min(attempt, max(t.low*rarely.Seconds(), few))
-	}
-	t.cost = int64(max(attempt, waitCost*missed))
+	t.cost = int64(max(attemptCost*refusals, waitCost*missed))
 	if t.known > 0 && math.Abs(t.low/t.known-1) <= asItWas {
 		t.stood = min(t.stood+1, mostStood)
 	} else {

@@ -24,7 +24,7 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 		return nil, nil, o.refusal(0, s.obstacle(), ReasonCost)
 	}
 	p.wants(now, a)
-	a.limit(ctx, &o.reserve, l.MaxWait)
+	a.limit(ctx, l.MaxWait)
 	if o.spaced > 0 && a.opts.noWait { // who may go by now goes first
 		o.serve(now)
 	}
@@ -32,6 +32,7 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 	v := p.judge(now, a, &pl)
 	if pl.n == 0 && v.goes(now) && (o.waiting == 0 || a.opts.noWait || !o.hasCommonLimits() && !p.crowded(a)) {
 		if a.wentElsewhere() {
+			p.wantsNot(now, a)
 			return nil, nil, errWentElsewhere
 		}
 		return nil, p.admit(now, a), nil
@@ -78,8 +79,7 @@ func (p *partition) deny(now time.Time, a *ask, v *verdict, mayGo bool) error {
 	case !mayGo && !v.asks && p.isFull(p.origin.waiting):
 		return p.turnedAway(now, a, v.at, v.obstacle, ReasonQueueFull)
 	case a.misses(v.at):
-		p.wantsNot(now, a)
-		return p.origin.late(now, a, v)
+		return p.turnedAway(now, a, v.at, v.last, a.tooLate())
 	}
 	return nil
 }
@@ -174,29 +174,29 @@ func (w *waiter) look(now time.Time) {
 	w.held = v.obstacle
 }
 
-// setExpiry has w's wait end when it has to, where that is before its context does.
+// setExpiry has w's wait end when MaxWait is over.
 func (w *waiter) setExpiry() {
 	if w.expiry != nil {
 		w.expiry.Stop()
 		w.expiry = nil
 	}
-	if w.endsEarly() {
+	if w.maxWait {
 		w.expiry = time.AfterFunc(time.Until(w.deadline), w.expire)
 	}
 }
 
-// expire is w's deadline where that is not its context's.
+// expire is MaxWait being over.
 func (w *waiter) expire() {
 	now := w.origin.lock()
 	defer w.origin.mu.Unlock() // events are told by the request it woke
 	p := w.home
-	if w.over || !w.endsEarly() || now.Before(w.deadline) { // or the limits changed
+	if w.over || !w.maxWait || now.Before(w.deadline) { // or the limits changed
 		return
 	}
 	p.wake(now) // it may be its turn at this very instant
 	if !w.over {
 		w.look(now)
-		p.refuse(w, w.expired(now, w.tooLate()))
+		p.refuse(w, w.expired(now, ReasonMaxWait))
 		p.wake(now)
 	}
 }
@@ -205,14 +205,7 @@ func (w *waiter) expire() {
 func (w *waiter) expired(now time.Time, why Reason) *LimitError {
 	err := w.origin.refusal(now.Sub(w.arrived), w.held, why)
 	err.waited = true
-	err.close = why == ReasonDeadline && now.Before(w.until)
-	return err
-}
-
-// late is the error for a request that could start when v says, which is too late.
-func (o *origin) late(now time.Time, a *ask, v *verdict) *LimitError {
-	err := o.refusal(v.at.Sub(now), v.last, a.tooLate())
-	err.close = err.Reason == ReasonDeadline && v.at.Before(a.until)
+	err.tooNear = why == ReasonDeadline && now.Before(w.until)
 	return err
 }
 

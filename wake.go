@@ -49,12 +49,12 @@ func (p *partition) wakeHead(now time.Time) bool {
 	return false
 }
 
-// grant lets w go, whose turn it is, unless it went from another line meanwhile, or can no longer be
-// answered in time.
+// grant lets w go, whose turn it is, unless it went from another line meanwhile, or makes way for another.
 func (p *partition) grant(now time.Time, w *waiter) {
+	late := w.makesWay(now)
 	p.leave(w)
 	switch {
-	case w.tooLateToBeAnswered(now):
+	case late:
 		w.resolve(nil, w.expired(now, ReasonDeadline))
 	case w.wentElsewhere():
 		w.resolve(nil, errWentElsewhere)
@@ -295,7 +295,7 @@ func (p *partition) refuseLate(now time.Time, w *waiter, v *verdict) bool {
 	case !w.misses(v.at):
 		return false
 	case v.at.After(now):
-		p.refuse(w, p.origin.late(now, &w.ask, v))
+		p.refuse(w, p.origin.refusal(v.at.Sub(now), v.last, w.tooLate()))
 	default: // its deadline is this very instant
 		p.refuse(w, w.expired(now, w.tooLate()))
 	}
