@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -245,9 +246,11 @@ func TestNobodyMakesWayInTheFirstQuarterOfItsTime(t *testing.T) {
 			synctest.Wait()
 			var took time.Duration
 			var err error
-			go func() { took, err = l.get(c.deadline) }() // of which it waits a second
+			ended := make(chan bool)
+			go func() { took, err = l.get(c.deadline); close(ended) }() // of which it waits a second
 			synctest.Wait()
 			l.get(time.Minute)
+			<-ended
 			if goes := !tooNear(took, err, time.Second); goes != c.goes {
 				t.Errorf("of %v a second was to be waited: after %v: %v", c.deadline, took, err)
 			}
@@ -260,9 +263,10 @@ func TestNobodyMakesWayInTheFirstQuarterOfItsTime(t *testing.T) {
 func TestStreamsAndHangsSayNothingOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const usual = 100 * time.Millisecond
-		trip := usual
+		var trip atomic.Int64
+		trip.Store(int64(usual))
 		base := baseFunc(func(req *http.Request) (*http.Response, error) {
-			if err := sleep(req.Context(), trip); err != nil {
+			if err := sleep(req.Context(), time.Duration(trip.Load())); err != nil {
 				return nil, err
 			}
 			return answer(200), nil
@@ -270,22 +274,22 @@ func TestStreamsAndHangsSayNothingOfOthers(t *testing.T) {
 		r := newRegistry(t, heed.Config{Default: heed.Limits{MinInterval: time.Second}})
 		l := &lapsing{t, r, http.Client{Transport: &heed.Transport{Base: base, Registry: r}}}
 		l.get(time.Minute)
-		trip = time.Hour
+		trip.Store(int64(time.Hour))
 		for range 20 {
 			go l.client.Get(example)
 		}
 		time.Sleep(2 * time.Hour)
-		trip = usual
+		trip.Store(int64(usual))
 		l.behind(950 * time.Millisecond) // goes after 900 ms
 		if took, err := l.behind(1400 * time.Millisecond); err != nil {
 			t.Errorf("after %v: %v, for streams", took, err)
 		}
 		time.Sleep(2 * time.Minute)
-		trip = time.Hour
+		trip.Store(int64(time.Hour))
 		go l.get(2 * time.Second)
 		synctest.Wait()
 		l.get(2 * time.Second) // goes after one
-		trip = usual
+		trip.Store(int64(usual))
 		if took, err := l.behind(950 * time.Millisecond); took != 950*time.Millisecond {
 			t.Errorf("after %v: %v, for one that hung", took, err)
 		}
