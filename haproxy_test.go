@@ -66,7 +66,7 @@ func (h *haproxy) lets() bool {
 // What a measure spans may be two waits that the server named, and not one: it is too low by half, and must not be confirmed by
 // the very refusals that it was measured by.
 func TestMeasureThatMayBeTooLowIsNotConfirmedByItself(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for _, c := range []struct {
 		goroutines int
 		trip       time.Duration

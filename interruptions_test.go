@@ -68,7 +68,7 @@ func TestInterruptionsDoNotSlowAnOriginForGood(t *testing.T) {
 // What was learned from outages that came one after the other is soon forgotten once no more come, however many requests
 // went between two of them at first.
 func TestOutagesOneAfterTheOtherAreSoonForgotten(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const outages, after, seeds = 30 * time.Minute, 10 * time.Minute, 6
 	var mean float64
 	for seed := range uint64(seeds) {

@@ -295,6 +295,7 @@ func TestRateBehindALongConstantRetryAfterIsFoundWithManyOnTheirWay(t *testing.T
 // A slow bucket names the instant of its next unit, and that one is all that is back by then: after the second time nobody
 // is to hope for more.
 func TestInstantsOfTheNextUnitAreNoReasonToTryMore(t *testing.T) {
+	manyRequests(t)
 	for _, c := range []struct{ quota, least int64 }{{100, 1190}, {1000, 11900}} { // an hour, and accepted in twelve
 		for seed := range uint64(4) {
 			synctest.Test(t, func(t *testing.T) {
