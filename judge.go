@@ -102,12 +102,9 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 		v.await(now, CauseScout)
 		v.again = at
 	}
-	o.scout(now, &v, p.patience())
+	v.scout(now, &o.opening, p.patience())
 	if l := a.lane; l != nil {
-		if at, ok := l.opening.free(now, p.patience()); !ok {
-			v.await(now, CauseScout)
-			v.again = latest(v.again, at)
-		}
+		v.scout(now, &l.opening, p.patience())
 	}
 	if pl.n == 0 && v.goes(now) && (!a.opts.noWait || o.limits.Smoothing.always()) {
 		p.smooth(now, a.lane)
@@ -235,9 +232,9 @@ func (o *origin) space(now time.Time, v *verdict, interval time.Duration, n int)
 	}
 }
 
-// scout holds a request while those that went first after a pause of all partitions are not answered.
-func (o *origin) scout(now time.Time, v *verdict, patience time.Duration) {
-	if at, ok := o.opening.free(now, patience); !ok {
+// scout holds a request while those that an opening let go first are not answered.
+func (v *verdict) scout(now time.Time, o *opening, patience time.Duration) {
+	if at, ok := o.free(now, patience); !ok {
 		v.await(now, CauseScout)
 		v.again = latest(v.again, at)
 	}

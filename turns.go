@@ -180,7 +180,7 @@ func (o *origin) judge(now time.Time, a *ask, patience time.Duration) verdict {
 	}
 	o.space(now, &v, 0, 0)
 	v.hold(o.kept(a), CauseInterval, "")
-	o.scout(now, &v, patience)
+	v.scout(now, &o.opening, patience)
 	return v
 }
 
