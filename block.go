@@ -14,8 +14,8 @@ type block struct {
 	refused time.Time // when the latest refused request had been sent
 	probes  int       // sent meanwhile, and refused
 
-	timed       bool      // the first refusal said when to come back …
-	timed503    bool      // … and was a 503
+	whole       bool      // the first refusal was a 503
+	timed       bool      // it said when to come back …
 	curt        bool      // that was too soon
 	blind       bool      // the latest refusal did not say when
 	interrupted bool      // it is no limit's
@@ -28,8 +28,8 @@ type block struct {
 }
 
 // next is the block that begins with a refusal, which comes now, of a request sent at hit.
-func (b *block) next(now, hit time.Time, timed, is503 bool) block {
-	return block{blocked: true, hit: hit, began: now, refused: b.refused, timed: timed, timed503: timed && is503, blind: !timed, named: b.named}
+func (b *block) next(now, hit time.Time, timed, whole bool) block {
+	return block{blocked: true, hit: hit, began: now, refused: b.refused, whole: whole, timed: timed, blind: !timed, named: b.named}
 }
 
 // accepted takes in that a request sent at an instant was accepted, though it was no probe.

@@ -58,7 +58,7 @@ func (l *learner) measureTurns() {
 	longest := max(l.hint, t.asked) - time.Second
 	was := t.window
 	t.window = 0
-	switch honest := t.varied && l.short.times == 0 && !l.curt && !l.timed503; {
+	switch honest := t.varied && l.short.times == 0 && !l.curt && !(l.timed && l.whole); {
 	case r.penalty > 0, !honest, !t.before.known(), !t.latest.known():
 		return
 	case was == 0 && longest <= 3*perUnit(r.low):

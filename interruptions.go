@@ -19,8 +19,12 @@ type interruptions struct {
 	soon    int       // in a row that came soon, or after as many
 }
 
-// believed is how many refusals in a row are taken for interruptions without a sign.
-const believed = 8
+const (
+	believed     = 8    // refusals in a row that are taken for interruptions without a sign
+	outageProbes = 3    // refused at the time the server itself had named, they tell of an outage …
+	outageAfter  = 64   // … and later than the first where none is named, after so many accepted …
+	largeBurst   = 1024 // … or so many
+)
 
 // accepted takes in that a request sent at start was accepted.
 func (i *interruptions) accepted(start time.Time) {
@@ -29,11 +33,12 @@ func (i *interruptions) accepted(start time.Time) {
 	}
 }
 
-// refused takes in the first refusal of a block, of a request sent at start, and reports whether that is no limit's.
-func (i *interruptions) refused(r *throughput, start time.Time) bool {
+// refused takes in the first refusal of a block, of a request sent at start, and reports whether that is no limit's;
+// unlike: a limit is known that refuses with another status.
+func (i *interruptions) refused(r *throughput, start time.Time, unlike bool) bool {
 	n, before, at := i.n, i.before, i.at
 	i.n, i.before, i.at = 0, n, start
-	if r.low > 0 && r.pace() > r.low { // an attempt at more is
+	if r.low > 0 && r.pace() > r.low && !unlike { // an attempt at more is
 		return false
 	}
 	i.since++
@@ -52,7 +57,7 @@ func (i *interruptions) refused(r *throughput, start time.Time) bool {
 	if n >= 2*few && !at.IsZero() {
 		i.proven = max(i.proven, rateOf(n, start.Sub(at)))
 	}
-	return i.known() && !soon
+	return (i.known() || unlike) && !soon
 }
 
 // known reports whether there are interruptions.
@@ -72,7 +77,46 @@ func (p *partition) interruptionOver(now, start time.Time) {
 		p.letGo(now, max(r.low, i.through))
 		r.cycle, i.through = cycle, 0
 	case r.low > 0:
-		r.low *= cautious // it may be a limit's all the same
+		if !l.whole || !l.by429 {
+			r.low *= cautious // it may be a limit's all the same
+		}
 		p.setLearnedRate(now).limiter.AllowN(now, 1)
 	}
+}
+
+// outOfOrder takes in that nothing was let through, time and again, at the time that a 503 had
+// named. No limit does that: it was an outage. Where one begins after just as many requests as the
+// one before did, though, it is a limit, and what it says of the time is wrong.
+func (l *learner) outOfOrder() {
+	if l.asLastTime() {
+		return
+	}
+	l.blocked, l.outage = false, l.accepted
+	l.begin(time.Time{}) // with the first that is accepted again
+}
+
+// asLastTime reports whether just as many were accepted as before the latest outage, which was a limit then.
+func (l *learner) asLastTime() bool {
+	n := l.accepted - l.outage
+	if l.outage < few || n < -1 || n > 1 {
+		return false
+	}
+	l.rate.burst, l.blocks = l.outage, max(l.blocks, 1)
+	return true
+}
+
+// wasOut reports whether the block that is over is taken for an outage, where no limit is known: 503s that do not say when to
+// come back, for less long than all had been let through before. A bucket would have let one through after a while, and
+// none holds a burst as large as that of a long time. Where another comes after just as many requests, it is a limit.
+func (l *learner) wasOut() bool {
+	switch {
+	case !l.whole, l.timed, l.rate.low > 0, l.blocks > 0, l.shut() > l.wasOpen():
+		return false
+	case l.accepted >= outageAfter && l.probes > 0, l.accepted >= largeBurst && l.meanwhile == 0:
+		if !l.asLastTime() {
+			l.outage = l.accepted
+			return true
+		}
+	}
+	return false
 }

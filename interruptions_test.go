@@ -30,19 +30,22 @@ func TestInterruptionsDoNotSlowAnOriginForGood(t *testing.T) {
 		name      string
 		algorithm heedtest.Algorithm
 		quota     int64
+		status    int     // of what the limit refuses
 		all       float64 // accepted in half the time without interruptions
 		least     float64 // the share of that in the second half
 	}{
-		{"no limit", heedtest.FixedWindow, 1 << 40, 8 * 5 * half.Seconds(), 0.55},
-		{"a rate", heedtest.TokenBucket, 20, 20 * half.Seconds(), 0.55},
-		{"a limit in flight", heedtest.Concurrency, 4, 4 * 5 * half.Seconds(), 0.6},
+		{"no limit", heedtest.FixedWindow, 1 << 40, 429, 8 * 5 * half.Seconds(), 0.55},
+		{"a rate", heedtest.TokenBucket, 20, 503, 20 * half.Seconds(), 0.55},
+		{"a rate that refuses with another status", heedtest.TokenBucket, 20, 429, 20 * half.Seconds(), 0.55},
+		{"a limit in flight", heedtest.Concurrency, 4, 503, 4 * 5 * half.Seconds(), 0.6},
+		{"a limit in flight that refuses with another status", heedtest.Concurrency, 4, 429, 4 * 5 * half.Seconds(), 0.6},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var accepted, refused int64
 			const seeds = 3
 			for seed := range uint64(seeds) {
 				synctest.Test(t, func(t *testing.T) {
-					o := heedtest.NewOrigin(heedtest.Config{Algorithm: c.algorithm, Dialect: heedtest.Silent,
+					o := heedtest.NewOrigin(heedtest.Config{Algorithm: c.algorithm, Dialect: heedtest.Silent, Status: c.status,
 						Policies: []heedtest.Policy{{Quota: c.quota, Window: time.Second}}, Latency: heedtest.HeavyTail(200*time.Millisecond, 0.1, time.Second, seed)})
 					f := &flaky{base: o, rng: rand.New(rand.NewPCG(seed, 1))}
 					f.play(t, 8, 2*half, func() {
@@ -79,7 +82,7 @@ func TestOutagesOneAfterTheOtherAreSoonForgotten(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 7))
 				for end := time.Now().Add(outages); time.Now().Before(end); time.Sleep(30 * time.Second) {
 					time.Sleep(time.Minute + time.Duration(rng.Int64N(int64(30*time.Second))))
-					o.Outage(time.Now().Add(30*time.Second), 503, 0)
+					o.Outage(time.Now().Add(30*time.Second), 429, 0) // a 503 is known for what it is
 				}
 				time.Sleep(after)
 				o.ResetTally()
@@ -92,5 +95,53 @@ func TestOutagesOneAfterTheOtherAreSoonForgotten(t *testing.T) {
 	}
 	if mean < 0.6 {
 		t.Errorf("in the mean %.3f of what goes without a limit was sent ten minutes after the last outage", mean)
+	}
+}
+
+// Outages are no limits: whatever was known of those holds once they are over, and all that they let through is used.
+func TestOutagesTellNothingOfALimit(t *testing.T) {
+	manyRequests(t)
+	const outages, apart, settles, after, seeds = 3, 10 * time.Minute, 2 * time.Minute, 5 * time.Minute, 3
+	for _, c := range []struct {
+		name      string
+		algorithm heedtest.Algorithm
+		quota     int64
+		status    int     // of what the limit refuses
+		rate      float64 // accepted a second
+		lasts     time.Duration
+		least     float64 // the share of all, from two minutes after the last of them on
+	}{
+		{"no limit", heedtest.FixedWindow, 1 << 40, 429, 40, 2 * time.Minute, 0.95},
+		{"no limit, and a moment", heedtest.FixedWindow, 1 << 40, 429, 40, 3 * time.Second, 0.95},
+		{"a rate that refuses with another status", heedtest.TokenBucket, 20, 429, 20, 2 * time.Minute, 0.95},
+		{"a rate", heedtest.TokenBucket, 20, 503, 20, 2 * time.Minute, 0.6},
+		{"a limit in flight that refuses with another status", heedtest.Concurrency, 4, 429, 20, 2 * time.Minute, 1.13},
+		{"a limit in flight", heedtest.Concurrency, 4, 503, 20, 2 * time.Minute, 0.95},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for seed := range uint64(seeds) {
+				synctest.Test(t, func(t *testing.T) {
+					o := heedtest.NewOrigin(heedtest.Config{Algorithm: c.algorithm, Dialect: heedtest.Silent, Status: c.status,
+						Policies: []heedtest.Policy{{Quota: c.quota, Window: time.Second}}, Latency: heedtest.HeavyTail(200*time.Millisecond, 0.1, time.Second, seed)})
+					f := &flaky{base: o, rng: rand.New(rand.NewPCG(seed, 1))}
+					f.play(t, 8, outages*(apart+c.lasts)+settles+after+time.Second, func() {
+						for range outages {
+							time.Sleep(apart)
+							o.Outage(time.Now().Add(c.lasts), 503, 0)
+							time.Sleep(c.lasts)
+						}
+						time.Sleep(settles)
+						o.ResetTally()
+						time.Sleep(after)
+						tally := o.Tally()
+						share := float64(tally.Accepted) / (c.rate * after.Seconds())
+						t.Logf("seed %d: %.3f, %d refused", seed, share, tally.Refused)
+						if share < c.least {
+							t.Errorf("seed %d: %.3f of what is let through was used after the outages, at least %.2f wanted", seed, share, c.least)
+						}
+					})
+				})
+			}
+		})
 	}
 }

@@ -28,6 +28,7 @@ type learner struct {
 	block        // the present one, or the latest
 	blocks int   // so far
 	outage int64 // accepted before the latest that was taken for an outage
+	by429  bool  // the latest block that was a limit's began with another status than 503
 
 	hint    time.Duration // what the first refusal of the latest block asked to wait …
 	open    time.Duration // … so long after the reopening
@@ -42,7 +43,6 @@ type learner struct {
 const (
 	learnedPolicy = "learned"
 	enough        = 10 // accepted requests that make a measurement, the first time
-	outageProbes  = 3  // refused at the time the server itself had named, they tell of an outage
 	idleGap       = 5 * time.Second
 )
 
@@ -175,22 +175,10 @@ func (p *partition) roomSaid(now time.Time) (any bool) {
 	return any
 }
 
-// outOfOrder takes in that nothing was let through, time and again, at the time that a 503 had
-// named. No limit does that: it was an outage. Where one begins after just as many requests as the
-// one before did, though, it is a limit, and what it says of the time is wrong.
-func (l *learner) outOfOrder() {
-	if n := l.accepted - l.outage; l.outage >= few && -1 <= n && n <= 1 {
-		l.rate.burst, l.blocks = l.outage, max(l.blocks, 1)
-		return
-	}
-	l.blocked, l.outage = false, l.accepted
-	l.begin(time.Time{}) // with the first that is accepted again
-}
-
 // late reports whether a refusal only tells of a block that is over: its request went
 // before the one that was accepted after it.
 func (l *learner) late(pm *Permit) bool {
-	return (l.blocks > 0 || l.interruptions.known()) && !l.blocked && pm.start.Before(l.since)
+	return (l.blocks > 0 || l.outage > 0 || l.interruptions.known()) && !l.blocked && pm.start.Before(l.since)
 }
 
 // learnRefused takes in a refusal that may tell of a limit; fresh: it is an
@@ -204,21 +192,23 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 	if at := now.Add(l.lengthened(hint, whole)); hint > 0 && (fresh || at.Before(l.named)) {
 		l.named = at
 	}
-	s := p.inFlightLearned()
+	s, unlike := p.inFlightLearned(), whole && l.by429
 	switch {
 	case l.blocked:
 		l.refusedAgain(pm, fresh, hint, whole)
 		return
-	case s != nil && p.tooManyInFlight(now, s, pm, fresh, hint):
+	case s != nil && !unlike && p.tooManyInFlight(now, s, pm, fresh, hint):
 		return
-	case s != nil:
-		p.dropSlot(s)
 	case l.rate.low > 0 && l.idled(now, pm):
 		l.beginAnew(pm.start)
 	}
-	interrupted := l.interruptions.refused(&l.rate, pm.start) && s == nil
+	interrupted := l.interruptions.refused(&l.rate, pm.start, unlike) && (s == nil || unlike)
 	if !interrupted {
+		if s != nil {
+			p.dropSlot(s)
+		}
 		p.exceeded(now, pm, hint, s != nil)
+		l.by429 = !whole
 	}
 	if l.strict == nil {
 		l.strict, l.turns = newStrict(l.accepted, l.last.Sub(l.since)-l.quickest), &turns{}
@@ -230,7 +220,7 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 	if l.rate.low > 0 {
 		p.setLearnedRate(now)
 	}
-	l.crowd.testing = l.crowd.refused(int64(max(pm.level, p.unanswered+1))) && l.rate.low == 0 && !l.timed
+	l.crowd.testing = l.crowd.refused(int64(max(pm.level, p.unanswered+1))) && l.rate.low == 0 && !l.timed && !interrupted
 }
 
 // exceeded takes in that pm's request was refused by a limit, at the beginning of a block; inFlight: it had been taken for

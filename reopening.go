@@ -9,6 +9,7 @@ func (p *partition) learnReopened(now, start time.Time) {
 	alone := l.crowd.testing && start.Sub(l.began) < p.patience() // later it may be for the time that has passed
 	sudden := l.timed && l.blocks == 0 && r.low == 0 && l.crowd.sudden(l.accepted)
 	l.blocked, l.crowd.testing = false, false
+	l.interrupted = l.interrupted || l.wasOut()
 	if r.burst == 0 && !l.interrupted {
 		r.burst = r.total + 1
 	}
@@ -52,7 +53,7 @@ func (l *learner) learnRate(now, start time.Time) bool {
 	case r.penalty > 0:
 	case r.low > 0:
 		l.lower(shut)
-	case l.blocks < 2 && (l.accepted < enough && l.timed || l.timed503):
+	case l.blocks < 2 && l.timed && (l.accepted < enough || l.whole):
 		l.begin(reopened)
 		return false // once is no evidence
 	default:

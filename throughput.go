@@ -78,6 +78,7 @@ const (
 	few         = 8    // requests: one more or less makes a difference where there are fewer
 	attemptCost = 150  // accepted requests over which a refusal is to be spread …
 	waitCost    = 20   // … and over which one that might have been sent meanwhile
+	longerByFar = 4    // times
 	farFewer    = 16   // times fewer than before: that was no burst, or is not to come again
 	asItWas     = 0.02 // of a rate: found no further off, it is as it was …
 	mostStood   = 2    // … and tried after twice as many requests each time, up to so many times
@@ -266,8 +267,12 @@ func (t *throughput) measured(n int64, d time.Duration, climb float64) {
 // long, and how many refusals the next attempt at more may cost.
 func (t *throughput) reopened(closed time.Duration, refusals float64) {
 	missed := t.low * closed.Seconds()
+	dear := missed
+	if t.closed > 0 { // far longer than before, once, may have been an outage
+		dear = min(dear, t.low*longerByFar*t.closed.Seconds())
+	}
 	t.closed = closed
-	t.cost = int64(max(attemptCost*refusals, waitCost*missed))
+	t.cost = int64(max(attemptCost*refusals, waitCost*dear))
 	if t.known > 0 && math.Abs(t.low/t.known-1) <= asItWas {
 		t.stood = min(t.stood+1, mostStood)
 	} else {

@@ -47,7 +47,7 @@ func (l *learner) learnShort(start time.Time) {
 	case s.tried && start.Before(l.began.Add(s.lengthened(l.hint))): // else the time that passed may have been what it took
 		*s = tooShort{}
 	case s.tried:
-	case l.curt && !l.timed503:
+	case l.curt && !l.whole:
 		s.blocks = 0
 		s.times = min(max(l.refused.Sub(l.began).Seconds()/l.hint.Seconds(), 1), mostTimes)
 	default:

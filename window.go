@@ -120,7 +120,7 @@ func (l *learner) remeasure(reopened time.Time) {
 			switch {
 			case r.doubt > 0: // what is known is proven
 				low = max(low, r.low)
-			case low < r.low/2 && (!l.timed || l.timed503 || l.probes > 0): // it may have been an outage, which is over, and did not say when
+			case low < r.low/2 && (!l.timed || l.whole || l.probes > 0): // it may have been an outage, which is over, and did not say when
 				return
 			}
 			r.low, r.doubt, r.climb = low, 0, 0
