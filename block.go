@@ -14,12 +14,14 @@ type block struct {
 	refused time.Time // when the latest refused request had been sent
 	probes  int       // sent meanwhile, and refused
 
-	whole       bool      // the first refusal was a 503
-	timed       bool      // it said when to come back …
+	whole       bool      // all refusals were 503s
+	timed       bool      // the first one said when to come back …
 	curt        bool      // that was too soon
 	blind       bool      // the latest refusal did not say when
 	interrupted bool      // it is no limit's
 	named       time.Time // when the server said to come back, the last time that it did
+
+	known *throughput // what was known of the limit, where that refuses with another status; nil: it does not
 
 	// Of what was on its way when it began, and had been sent after the one that was refused first:
 	meanwhile int64     // accepted …

@@ -33,16 +33,16 @@ func (i *interruptions) accepted(start time.Time) {
 	}
 }
 
-// refused takes in the first refusal of a block, of a request sent at start, and reports whether that is no limit's;
-// unlike: a limit is known that refuses with another status.
-func (i *interruptions) refused(r *throughput, start time.Time, unlike bool) bool {
+// refused takes in the first refusal of a block, of a request sent at start, and reports whether that is no limit's, and
+// whether it came soon after another, or after just as many requests, as a window's do.
+func (i *interruptions) refused(r *throughput, start time.Time) (yes, soon bool) {
 	n, before, at := i.n, i.before, i.at
 	i.n, i.before, i.at = 0, n, start
-	if r.low > 0 && r.pace() > r.low && !unlike { // an attempt at more is
-		return false
+	soon = n < 2*few || before-few <= n && n <= before+few
+	if r.low > 0 && r.pace() > r.low { // an attempt at more is
+		return false, soon
 	}
 	i.since++
-	soon := n < 2*few || before-few <= n && n <= before+few
 	if i.soon++; !soon {
 		i.soon = 0
 	} else if i.soon > 1 {
@@ -57,7 +57,7 @@ func (i *interruptions) refused(r *throughput, start time.Time, unlike bool) boo
 	if n >= 2*few && !at.IsZero() {
 		i.proven = max(i.proven, rateOf(n, start.Sub(at)))
 	}
-	return (i.known() || unlike) && !soon
+	return i.known() && !soon, soon
 }
 
 // known reports whether there are interruptions.
@@ -68,18 +68,22 @@ func (i *interruptions) known() bool { return i.often >= timeAndAgain }
 func (p *partition) interruptionOver(now, start time.Time) {
 	l := &p.learner
 	r := &l.rate
+	if l.known != nil {
+		total := r.total
+		*r, r.total = *l.known, total
+	}
 	l.begin(start)
 	r.rested()
 	r.opened, l.seen = mark{start, r.total}, now
 	switch i := &l.interruptions; {
+	case l.known != nil:
+		p.setLearnedRate(now).limiter.AllowN(now, 1)
 	case i.through > 0:
 		cycle := max(r.cycle, shortest)
 		p.letGo(now, max(r.low, i.through))
 		r.cycle, i.through = cycle, 0
 	case r.low > 0:
-		if !l.whole || !l.by429 {
-			r.low *= cautious // it may be a limit's all the same
-		}
+		r.low *= cautious // it may be a limit's all the same
 		p.setLearnedRate(now).limiter.AllowN(now, 1)
 	}
 }
@@ -105,11 +109,14 @@ func (l *learner) asLastTime() bool {
 	return true
 }
 
-// wasOut reports whether the block that is over is taken for an outage, where no limit is known: 503s that do not say when to
-// come back, for less long than all had been let through before. A bucket would have let one through after a while, and
-// none holds a burst as large as that of a long time. Where another comes after just as many requests, it is a limit.
+// wasOut reports whether the block that is over is taken for an outage, of 503s that are no limit's: none that is known refuses
+// so, or none is known and they do not say when to come back, for less long than all had been let through before. A bucket would
+// have let one through after a while, and none holds a burst as large as that of a long time. Where another comes after just
+// as many requests, it is a limit.
 func (l *learner) wasOut() bool {
 	switch {
+	case l.known != nil:
+		return l.probes > 0 || l.also > 0 && l.meanwhile == 0 // else it may have come by chance
 	case !l.whole, l.timed, l.rate.low > 0, l.blocks > 0, l.shut() > l.wasOpen():
 		return false
 	case l.accepted >= outageAfter && l.probes > 0, l.accepted >= largeBurst && l.meanwhile == 0:

@@ -114,9 +114,9 @@ func TestOutagesTellNothingOfALimit(t *testing.T) {
 		{"no limit", heedtest.FixedWindow, 1 << 40, 429, 40, 2 * time.Minute, 0.95},
 		{"no limit, and a moment", heedtest.FixedWindow, 1 << 40, 429, 40, 3 * time.Second, 0.95},
 		{"a rate that refuses with another status", heedtest.TokenBucket, 20, 429, 20, 2 * time.Minute, 0.95},
-		{"a rate", heedtest.TokenBucket, 20, 503, 20, 2 * time.Minute, 0.6},
-		{"a limit in flight that refuses with another status", heedtest.Concurrency, 4, 429, 20, 2 * time.Minute, 1.13},
-		{"a limit in flight", heedtest.Concurrency, 4, 503, 20, 2 * time.Minute, 0.95},
+		{"a rate", heedtest.TokenBucket, 20, 503, 20, 2 * time.Minute, 0.55},
+		{"a limit in flight that refuses with another status", heedtest.Concurrency, 4, 429, 20, 2 * time.Minute, 0.95},
+		{"a limit in flight", heedtest.Concurrency, 4, 503, 20, 2 * time.Minute, 0.7},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for seed := range uint64(seeds) {

@@ -197,18 +197,27 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 	case l.blocked:
 		l.refusedAgain(pm, fresh, hint, whole)
 		return
-	case s != nil && !unlike && p.tooManyInFlight(now, s, pm, fresh, hint):
+	case s != nil && p.tooManyInFlight(now, s, pm, fresh, hint, unlike):
 		return
 	case l.rate.low > 0 && l.idled(now, pm):
 		l.beginAnew(pm.start)
 	}
-	interrupted := l.interruptions.refused(&l.rate, pm.start, unlike) && (s == nil || unlike)
+	interrupted, soon := l.interruptions.refused(&l.rate, pm.start)
+	unlike = unlike && !soon
+	var known *throughput
+	switch {
+	case s != nil && unlike:
+		interrupted = true
+	case s != nil:
+		p.dropSlot(s)
+		interrupted = false
+	case unlike && l.rate.low > 0 && !interrupted:
+		before := l.rate
+		known = &before
+	}
 	if !interrupted {
-		if s != nil {
-			p.dropSlot(s)
-		}
 		p.exceeded(now, pm, hint, s != nil)
-		l.by429 = !whole
+		l.by429 = l.by429 && unlike || !whole
 	}
 	if l.strict == nil {
 		l.strict, l.turns = newStrict(l.accepted, l.last.Sub(l.since)-l.quickest), &turns{}
@@ -216,7 +225,7 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 	l.turns.begin(pm.start, l.hint, hint)
 	l.hinted(pm.start, hint)
 	l.block = l.block.next(now, pm.start, hint > 0, whole)
-	l.interrupted = interrupted
+	l.interrupted, l.known = interrupted, known
 	if l.rate.low > 0 {
 		p.setLearnedRate(now)
 	}
@@ -253,14 +262,18 @@ func (l *learner) refusedAgain(pm *Permit, fresh bool, hint time.Duration, whole
 	if !pm.start.After(l.began) {
 		l.also++
 	}
+	if !whole {
+		l.whole, l.known = false, nil
+	}
 	l.blind = hint == 0
 	if hint > 0 && whole && l.probes >= outageProbes {
 		l.outOfOrder()
 	}
 }
 
-// tooManyInFlight reports whether a refusal is put down to the learned limit in flight, which allows fewer then.
-func (p *partition) tooManyInFlight(now time.Time, s *slot, pm *Permit, fresh bool, hint time.Duration) bool {
+// tooManyInFlight reports whether a refusal is put down to the learned limit in flight, which allows fewer then; or to chance:
+// unlike one of that limit's it is a 503.
+func (p *partition) tooManyInFlight(now time.Time, s *slot, pm *Permit, fresh bool, hint time.Duration, unlike bool) bool {
 	l := &p.learner
 	switch k := &l.crowd.streak; {
 	case !fresh, int64(pm.level) > s.policy.Quota, pm.start.Before(l.crowd.cut): // sent before it was learned, or lowered
@@ -275,7 +288,7 @@ func (p *partition) tooManyInFlight(now time.Time, s *slot, pm *Permit, fresh bo
 	default:
 		*k = k.next(now)
 	}
-	return p.fewerInFlight(now, s, int64(max(pm.level, p.unanswered+1)), hint)
+	return unlike || p.fewerInFlight(now, s, int64(max(pm.level, p.unanswered+1)), hint)
 }
 
 // moreToCome has the pace rise again soon where the rate fell from what it was for how little was accepted
