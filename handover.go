@@ -127,8 +127,11 @@ func (p *partition) handOver(now time.Time, to *partition, kind func(method, pat
 func (pm *Permit) goOn(to *partition) {
 	from := pm.p
 	from.inFlight.remove(pm)
-	if !pm.answered {
-		pm.gone()
+	if !pm.answered { // the origin's opening still has it
+		from.opening.gone(pm.serial)
+		if pm.lane != nil {
+			pm.lane.opening.gone(pm.ahead)
+		}
 		from.unanswered--
 		to.unanswered++
 	}
