@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -367,18 +366,9 @@ func TestLimitsOfRoutesAreUsedUp(t *testing.T) {
 			}}
 			tr := quiet(t, l, heed.Limits{})
 			end := time.Now().Add(20 * time.Minute)
-			var busy sync.WaitGroup
-			for i := range 16 {
-				busy.Go(func() {
-					for time.Now().Before(end) {
-						resp, err := tr.Client().Get([]string{"http://origin.test/many", "http://origin.test/few"}[i%2])
-						if err != nil {
-							return // the registry was closed
-						}
-						resp.Body.Close()
-					}
-				})
-			}
+			busy := asking(16, end, func(i int) (*http.Response, error) {
+				return tr.Client().Get([]string{"http://origin.test/many", "http://origin.test/few"}[i%2])
+			})
 			time.Sleep(time.Until(end))
 			tr.Registry.Close()
 			busy.Wait()

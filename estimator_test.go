@@ -30,25 +30,14 @@ func (l load) play(t *testing.T) (tally heedtest.Tally, state heed.OriginState) 
 		c := tr.Client()
 		length := time.Duration(l.windows) * l.origin.Policies[0].Window
 		end := time.Now().Add(length)
-		var wg sync.WaitGroup
-		for range l.goroutines {
-			wg.Go(func() {
-				for time.Now().Before(end) {
-					resp, err := c.Get("https://origin.test/")
-					if err != nil {
-						return // the registry was closed
-					}
-					resp.Body.Close()
-				}
-			})
-		}
+		busy := asking(l.goroutines, end, func(int) (*http.Response, error) { return c.Get("https://origin.test/") })
 		if l.during != nil {
 			l.during(o, tr.Registry)
 		}
 		time.Sleep(time.Until(end))
 		tally, state = o.Tally(), tr.Registry.Snapshot()[0]
 		tr.Registry.Close()
-		wg.Wait()
+		busy.Wait()
 	})
 	return tally, state
 }

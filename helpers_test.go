@@ -119,20 +119,29 @@ func sideBySide(t *testing.T) {
 	}
 }
 
-// askAtOnce has goroutines ask for all they can get for so long, and then closes the registry.
-func askAtOnce(tr *heed.Transport, goroutines int, length time.Duration) {
-	end := time.Now().Add(length)
-	var wg sync.WaitGroup
-	for range goroutines {
-		wg.Go(func() {
+// asking has goroutines ask until an instant, each one time after the other, or until an error: the registry was
+// closed. ask is told which of them it is that asks, from 0 on.
+func asking(goroutines int, end time.Time, ask func(i int) (*http.Response, error)) *sync.WaitGroup {
+	var busy sync.WaitGroup
+	for i := range goroutines {
+		busy.Go(func() {
 			for time.Now().Before(end) {
-				if resp, err := tr.RoundTrip(request(example)); err == nil {
-					resp.Body.Close()
+				resp, err := ask(i)
+				if err != nil {
+					return
 				}
+				resp.Body.Close()
 			}
 		})
 	}
+	return &busy
+}
+
+// askAtOnce has goroutines ask for all they can get for so long, and then closes the registry.
+func askAtOnce(tr *heed.Transport, goroutines int, length time.Duration) {
+	end := time.Now().Add(length)
+	busy := asking(goroutines, end, func(int) (*http.Response, error) { return tr.RoundTrip(request(example)) })
 	time.Sleep(time.Until(end))
 	tr.Registry.Close()
-	wg.Wait()
+	busy.Wait()
 }

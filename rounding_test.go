@@ -2,7 +2,6 @@ package heed_test
 
 import (
 	"net/http"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -94,22 +93,13 @@ func TestRequestsOfManyUnitsUseUpQuotasWhoseResetsAreRoundedDown(t *testing.T) {
 				})
 				tr := quiet(t, o, heed.Limits{})
 				end := time.Now().Add(windows * 10 * time.Second)
-				var wg sync.WaitGroup
-				for range 16 {
-					wg.Go(func() {
-						for time.Now().Before(end) {
-							resp, err := tr.Client().Do(get(heed.WithCost(t.Context(), heed.UnitRequests, cost), site))
-							if err != nil {
-								return // the registry was closed
-							}
-							resp.Body.Close()
-						}
-					})
-				}
+				busy := asking(16, end, func(int) (*http.Response, error) {
+					return tr.Client().Do(get(heed.WithCost(t.Context(), heed.UnitRequests, cost), site))
+				})
 				time.Sleep(time.Until(end))
 				tally := o.Tally()
 				tr.Registry.Close()
-				wg.Wait()
+				busy.Wait()
 				if least := windows * (quota / cost) * 90 / 100; tally.Accepted < least || tally.Refused > most {
 					t.Errorf("%s, %d units each: %d accepted, want at least %d; %d refused, want at most %d", algorithm, cost, tally.Accepted, least, tally.Refused, most)
 				}

@@ -2,7 +2,7 @@ package heed_test
 
 import (
 	"fmt"
-	"sync"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,21 +84,8 @@ func TestSolitudeEndsWithItsWindow(t *testing.T) {
 
 // crowd has 64 goroutines of each process ask for all they can get until an instant.
 func crowd(end time.Time, processes []*heed.Transport) {
-	var busy sync.WaitGroup
 	for _, tr := range processes {
 		time.AfterFunc(time.Until(end), func() { tr.Registry.Close() })
-		client := tr.Client()
-		for range 64 {
-			busy.Go(func() {
-				for time.Now().Before(end) {
-					resp, err := client.Get(example)
-					if err != nil {
-						return
-					}
-					resp.Body.Close()
-				}
-			})
-		}
 	}
-	busy.Wait()
+	asking(64*len(processes), end, func(i int) (*http.Response, error) { return processes[i%len(processes)].Client().Get(example) }).Wait()
 }

@@ -2,7 +2,6 @@ package heed_test
 
 import (
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -110,18 +109,7 @@ func TestRequestsThatHangHoldALearnedWindowForNoLongerThanOne(t *testing.T) {
 			return l.RoundTrip(r)
 		}), heed.Limits{})
 		c := tr.Client()
-		var busy sync.WaitGroup
-		for range 100 {
-			busy.Go(func() {
-				for time.Now().Before(end) {
-					resp, err := c.Get("http://origin.test/")
-					if err != nil {
-						return // the registry was closed
-					}
-					resp.Body.Close()
-				}
-			})
-		}
+		busy := asking(100, end, func(int) (*http.Response, error) { return c.Get("http://origin.test/") })
 		time.Sleep(time.Until(end))
 		if n := hung.Load(); n < quota+8 {
 			t.Errorf("%d of 100 went in ten windows in which none was answered; want %d and one for each after the first", n, quota)

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strconv"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -551,18 +550,7 @@ func TestWindowsWhoseResetIsAlwaysAWholeOneAreUsedUp(t *testing.T) {
 			}}
 			tr := quiet(t, l, heed.Limits{})
 			end := time.Now().Add(windows * w.length)
-			var busy sync.WaitGroup
-			for range clients {
-				busy.Go(func() {
-					for time.Now().Before(end) {
-						resp, err := tr.Client().Get(example)
-						if err != nil {
-							return
-						}
-						resp.Body.Close()
-					}
-				})
-			}
+			busy := asking(clients, end, func(int) (*http.Response, error) { return tr.Client().Get(example) })
 			time.Sleep(time.Until(end))
 			tr.Registry.Close()
 			busy.Wait()
