@@ -258,6 +258,13 @@ func (w *waits) hear(e heed.Event) {
 	w.max = max(w.max, e.Wait)
 }
 
+// seconds returns how long they waited in the mean, and at most.
+func (w *waits) seconds() (mean, most float64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return (w.total / time.Duration(max(w.n, 1))).Seconds(), w.max.Seconds()
+}
+
 // A demoResult is the score of a race. Its JSON form is what --json prints.
 type demoResult struct {
 	Seconds    float64      `json:"seconds"`
@@ -295,10 +302,7 @@ func (r *race) result() demoResult {
 		if result.Possible > 0 {
 			score.Share = float64(tally.Accepted) / float64(result.Possible)
 		}
-		if w := &run.waits; w.n > 0 {
-			score.MeanWaitSeconds = (w.total / time.Duration(w.n)).Seconds()
-			score.MaxWaitSeconds = w.max.Seconds()
-		}
+		score.MeanWaitSeconds, score.MaxWaitSeconds = run.waits.seconds()
 		result.Clients = append(result.Clients, score)
 	}
 	return result

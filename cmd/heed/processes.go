@@ -383,10 +383,7 @@ func work(text string) error {
 		score.Error = err.Error()
 	}
 	score.Accepted, score.Refused, score.Trips = accepted.Load(), refused.Load(), trips.n.Load()
-	if w := &run.waits; w.n > 0 {
-		score.MeanWaitSeconds = (w.total / time.Duration(w.n)).Seconds()
-		score.MaxWaitSeconds = w.max.Seconds()
-	}
+	score.MeanWaitSeconds, score.MaxWaitSeconds = run.waits.seconds()
 	return json.NewEncoder(os.Stdout).Encode(score)
 }
 
