@@ -14,15 +14,15 @@ import (
 // servers can ask for.
 type Limits struct {
 	Policies      []Policy      // kept to beside those the origin announces
-	MinInterval   time.Duration // between two starts on the origin
-	MinPause      time.Duration // between the end of one request and the start of the next, so one at a time
+	MinInterval   time.Duration // between two starts on the origin; 0: none
+	MinPause      time.Duration // between the end of one request and the start of the next, so one at a time; 0: none
 	MaxConcurrent int           // requests in flight; 0: no cap
 	MaxRetryAfter time.Duration // longest pause a server can ask for, and longest wait for an answer that may never come; 0: an hour
 	MaxWait       time.Duration // longest a request may wait, all its attempts together; 0: as long as its context
 	MaxQueue      int           // requests waiting at once on the origin; 0: no cap
 	MinBackoff    time.Duration // wait after a first refusal that does not say how long, doubled with each one in a row; 0: 5 s, or MaxBackoff where that is less
 	MaxBackoff    time.Duration // longest such wait; 0: 5 min; never less than MinBackoff
-	Smoothing     Smoothing     // how requests are spread over a window
+	Smoothing     Smoothing     // how requests are spread over a window; zero: in bunches of 2 s, at a velocity of 1.5
 	IgnoreHeaders bool          // announced limits are not followed; refusals and their Retry-After are
 	Unlimited     bool          // heed steps aside for this origin: no wait, no pause, no retry
 }
