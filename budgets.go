@@ -29,7 +29,7 @@ func (p *partition) bucketNamed(pm *Permit, a *Announcement, policy, key string)
 	case slices.Contains(a.PerRoute, policy):
 		return pm.route()
 	case a.Bucket != "":
-		return a.Bucket[:min(len(a.Bucket), maxNameLen)]
+		return a.Bucket
 	}
 	common := "" // of all that are counted in the policy, whatever their partition keys
 	if p.origin.namesBudgets(a) {
@@ -75,16 +75,14 @@ func (p *partition) belongs(now time.Time, pm *Permit, a *Announcement, buckets 
 	case a.Route && a.Refused && !a.Global:
 		buckets = append(buckets, pm.route())
 	case a.Bucket != "":
-		buckets = append(buckets, a.Bucket[:min(len(a.Bucket), maxNameLen)])
+		buckets = append(buckets, a.Bucket)
 	}
 	if len(buckets) == 0 {
 		if o.routes == nil {
 			return nil
 		}
-		var buf [longestPath]byte
-		route := appendRoute(buf[:0], pm.method, pm.path)
-		if _, known := o.routes.lookUp(route, pm.path); !known && first {
-			o.routes.learn(route, pm.path, "")
+		if _, known := o.routes.lookUp(pm.method, pm.path); !known && first {
+			o.routes.learn(pm.method, pm.path, "")
 			o.sort(now)
 		}
 		return nil
@@ -103,17 +101,15 @@ func (p *partition) learnRoute(now time.Time, pm *Permit, key string) {
 	o := p.origin
 	first := o.routes == nil
 	t := o.table()
-	var buf [longestPath]byte
-	route := appendRoute(buf[:0], pm.method, pm.path)
-	before, known := t.lookUp(route, pm.path)
-	t.learn(route, pm.path, key)
+	before, known := t.lookUp(pm.method, pm.path)
+	t.learn(pm.method, pm.path, key)
 	if (first || !known || before != key) && o.waiting > 0 {
 		o.sort(now)
 	}
 }
 
 // route is what requests such as pm's have in common.
-func (pm *Permit) route() string { return string(appendRoute(nil, pm.method, pm.path)) }
+func (pm *Permit) route() string { return routeOf(pm.method, pm.path) }
 
 // scoped reports whether a refusal holds for a lane alone: it names its budget,
 // and none that others share is used up.
@@ -136,8 +132,7 @@ func (p *partition) mayCount(bucket string, pm *Permit) bool {
 	if p.origin.routes == nil {
 		return true
 	}
-	var buf [longestPath]byte
-	key, known := p.origin.routes.lookUp(appendRoute(buf[:0], pm.method, pm.path), pm.path)
+	key, known := p.origin.routes.lookUp(pm.method, pm.path)
 	return !known || keyHas(p.origin.ownBuckets(key, pm.path), bucket)
 }
 

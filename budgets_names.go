@@ -25,13 +25,11 @@ func (p *partition) hearNames(now time.Time, pm *Permit, a *Announcement) {
 	if o.stated == nil {
 		o.stated = newRoutes()
 	}
-	var buf [longestPath]byte
-	route := appendRoute(buf[:0], pm.method, pm.path)
-	key := o.stated.known[string(route)]
+	key := o.stated.known[pm.route()]
 	for name := range a.names {
 		if name != "" && !keyHas(key, name) && strings.Count(key, bucketSep) < mostSlots-1 {
 			key = joinBuckets(append(strings.FieldsFunc(key, isBucketSep), name))
-			o.stated.learn(route, pm.path, key)
+			o.stated.learn(pm.method, pm.path, key)
 		}
 	}
 	if a.named || slices.ContainsFunc(p.slots, func(s *slot) bool {

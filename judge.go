@@ -81,7 +81,7 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 	if p.listening > 0 || o.listening > 0 {
 		v.await(now, CausePause)
 	}
-	o.space(now, &v, a.opts.minInterval, pl.all)
+	o.space(now, &v, a.opts.minInterval, pl.n+pl.elsewhere)
 	v.hold(o.kept(a), CauseInterval, "")
 	v.hold(a.notBefore, CauseBackoff, "")
 	if gap := p.spacing(); gap > 0 {

@@ -52,13 +52,11 @@ func (p *partition) laneOf(now time.Time, a *ask) *lane {
 	case a.budgets != "": // what others like it are counted in meanwhile is not what refused it
 		return p.lane(now, a.budgets)
 	}
-	var buf [longestPath]byte
-	route := appendRoute(buf[:0], a.method(), a.path)
-	key, known := t.lookUp(route, a.path)
+	key, known := t.lookUp(a.method(), a.path)
 	if rest := p.origin.apart && key == "" && slices.ContainsFunc(p.slots, func(s *slot) bool { return s.bucketName == otherRoutes }); rest {
 		key, known = otherRoutes, true
 	} else if !known {
-		key = string(route)
+		key = routeOf(a.method(), a.path)
 	}
 	key = p.origin.ownBuckets(key, a.path)
 	met := p.hasLane(key)

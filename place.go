@@ -7,9 +7,9 @@ import (
 
 // A place is what goes before a request, as far as is sure.
 type place struct {
-	n     int     // those of its partition that are before it
-	all   int     // those of its origin, n included
-	units []int64 // what the n take of each of the partition's slots; nil: nothing
+	n         int     // those of its partition that are before it
+	elsewhere int     // those of the origin's other partitions
+	units     []int64 // what the n take of each of the partition's slots; nil: nothing
 }
 
 // placeOf returns a's place among those that wait in its partition.
@@ -56,7 +56,7 @@ func (p *partition) fits(t *tally) bool {
 
 // put makes it the place behind requests that come to t.
 func (pl *place) put(p *partition, t *tally) {
-	pl.n, pl.all = t.n, t.n
+	pl.n = t.n
 	for i, s := range p.slots {
 		pl.units[i] = s.asked(t)
 	}
@@ -65,7 +65,6 @@ func (pl *place) put(p *partition, t *tally) {
 // add puts a before the place.
 func (pl *place) add(p *partition, a *ask) {
 	pl.n++
-	pl.all++
 	for i, s := range p.slots {
 		if s.policy.Unit != UnitConcurrentRequests {
 			pl.units[i] += p.cost(s, a)
@@ -95,7 +94,7 @@ func (p *partition) behindOthers(now time.Time, a *ask, pl *place, v verdict) ve
 	if n == 0 {
 		return v
 	}
-	pl.all += n
+	pl.elsewhere = n
 	return p.judge(now, a, pl)
 }
 

@@ -55,6 +55,9 @@ func appendRoute(b []byte, method, path string) []byte {
 	return b
 }
 
+// routeOf is what requests of one method to paths of one shape have in common.
+func routeOf(method, path string) string { return string(appendRoute(nil, method, path)) }
+
 // isID reports whether a segment of a path looks as if it named one thing
 // among many: a number, a UUID, 16 hexadecimal digits and more, or what holds a
 // number of six digits and more, or is long and has digits.
@@ -120,10 +123,11 @@ func areaOf(path string) string {
 	return path[:min(end, longestPath)]
 }
 
-// lookUp returns the key of the lane of a route; where the route is not known,
+// lookUp returns the key of the lane of a request; where its route is not known,
 // that of those whose paths begin as its own does, if they agree.
-func (t *routes) lookUp(route []byte, path string) (key string, known bool) {
-	if key, known = t.known[string(route)]; known {
+func (t *routes) lookUp(method, path string) (key string, known bool) {
+	var buf [longestPath]byte
+	if key, known = t.known[string(appendRoute(buf[:0], method, path))]; known {
 		return key, true
 	}
 	if a := t.areas[areaOf(path)]; a.routes >= alike && !a.mixed && a.key != "" {
@@ -132,8 +136,10 @@ func (t *routes) lookUp(route []byte, path string) (key string, known bool) {
 	return "", false
 }
 
-// learn notes the key of a route's lane.
-func (t *routes) learn(route []byte, path, key string) {
+// learn notes the key of the lane of requests such as one.
+func (t *routes) learn(method, path, key string) {
+	var buf [longestPath]byte
+	route := appendRoute(buf[:0], method, path)
 	before, known := t.known[string(route)]
 	if known && before == key {
 		return

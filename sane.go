@@ -11,14 +11,14 @@ const mostUnits = 999_999_999_999_999
 
 // sane returns an announcement as one that fields could have made: what a dialect of the
 // user's own, or who calls [Permit.Learn], has put together can hold anything. A policy of a
-// negative quota or window is none; what is too large is as large as can be.
+// negative quota or window is none; what is too large, or too long, is as large as can be.
 func (a *Announcement) sane() *Announcement {
 	if !slices.ContainsFunc(a.Policies, func(p Policy) bool { return p != p.sane() }) &&
-		!slices.ContainsFunc(a.Limits, func(l ServiceLimit) bool { return l != l.sane() }) && a.RetryAfter <= ages {
+		!slices.ContainsFunc(a.Limits, func(l ServiceLimit) bool { return l != l.sane() }) && a.RetryAfter <= ages && len(a.Bucket) <= maxNameLen {
 		return a // nearly all
 	}
 	b := *a
-	b.RetryAfter = min(a.RetryAfter, ages)
+	b.RetryAfter, b.Bucket = min(a.RetryAfter, ages), a.Bucket[:min(len(a.Bucket), maxNameLen)]
 	b.Policies, b.Limits = nil, nil
 	for _, p := range a.Policies {
 		if p.Quota >= 0 && p.Window >= 0 {

@@ -247,7 +247,7 @@ func (o *origin) settleDeadlines(now time.Time) {
 		late := false
 		if !w.deadline.IsZero() {
 			pl := f.place
-			pl.all += all - sure[p]
+			pl.elsewhere = all - sure[p]
 			v := p.judge(now, &w.ask, &pl)
 			late = p.refuseLate(now, w, &v)
 		}
