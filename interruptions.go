@@ -102,7 +102,7 @@ func (l *learner) outOfOrder() {
 // asLastTime reports whether just as many were accepted as before the latest outage, which was a limit then.
 func (l *learner) asLastTime() bool {
 	n := l.accepted - l.outage
-	if l.outage < few || n < -1 || n > 1 {
+	if l.outage < few/2 || n < -1 || n > 1 {
 		return false
 	}
 	l.rate.burst, l.blocks = l.outage, max(l.blocks, 1)

@@ -1,6 +1,7 @@
 package heed_test
 
 import (
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strconv"
@@ -734,4 +735,40 @@ func TestHiddenLimitBesideTheOnlyBudgetIsLearned(t *testing.T) {
 			t.Errorf("%d accepted of 960, %d refused", l.accepted, l.refused)
 		}
 	})
+}
+
+// So it is where what refuses is a gateway before the origin, with a 503, and the limit that the origin behind it announces is not
+// used up: that is no outage.
+func TestGatewayThatRefusesWith503BeforeAnAnnouncedLimitIsLearned(t *testing.T) {
+	for _, hint := range []heedtest.RetryAfter{{Mode: heedtest.RetryAfterNone}, {Mode: heedtest.RetryAfterConstant, Value: time.Second}} {
+		synctest.Test(t, func(t *testing.T) {
+			const length = 5 * time.Minute
+			application := heedtest.NewOrigin(heedtest.Config{Dialect: heedtest.XRateLimit, Policies: []heedtest.Policy{{Quota: 50000, Window: time.Hour}}})
+			gateway := heedtest.NewOrigin(heedtest.Config{
+				Algorithm: heedtest.TokenBucket, Policies: []heedtest.Policy{{Quota: 10, Window: time.Second, Burst: 20}}, Dialect: heedtest.RetryAfterOnly,
+				Status: 503, RetryAfter: hint, Latency: heedtest.HeavyTail(100*time.Millisecond, 0.2, time.Second, 1), Respond: application.ServeHTTP,
+			})
+			f := &flaky{base: gateway, rng: rand.New(rand.NewPCG(1, 1))}
+			f.play(t, 16, length, nil)
+			tally := gateway.Tally()
+			t.Logf("%v: %d accepted, %d refused", hint, tally.Accepted, tally.Refused)
+			if possible := int64(10*length.Seconds() + 20); tally.Accepted < possible*9/10 || tally.Refused > possible/20 {
+				t.Errorf("%v: %d accepted of %d, %d refused", hint, tally.Accepted, possible, tally.Refused)
+			}
+		})
+	}
+}
+
+// A limit that refuses with a 503, names too short a wait and counts what it refuses lets just as few through
+// each time: that is no outage either.
+func TestSmallLimitThatNamesTooShortAWaitIsNoOutage(t *testing.T) {
+	const windows = 100
+	tally, _ := load{heedtest.Config{
+		Algorithm: heedtest.SlidingWindow, Policies: []heedtest.Policy{{Quota: 10, Window: 10 * time.Second}}, CountRefused: true, Dialect: heedtest.RetryAfterOnly,
+		Status: 503, RetryAfter: heedtest.RetryAfter{Mode: heedtest.RetryAfterConstant, Value: 2 * time.Second}, Latency: heedtest.HeavyTail(200*time.Millisecond, 0.3, time.Second, 1),
+	}, 8, windows, nil}.play(t)
+	t.Logf("%d accepted, %d refused", tally.Accepted, tally.Refused)
+	if tally.Accepted < 10*windows/2 || tally.Refused > windows {
+		t.Errorf("%d accepted of %d, %d refused", tally.Accepted, 10*windows, tally.Refused)
+	}
 }

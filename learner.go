@@ -150,8 +150,6 @@ func (p *partition) suspects(now time.Time, pm *Permit, status int) bool {
 	switch {
 	case l.accepted == 0 && !l.blocked:
 		return false // an outage that goes on tells nothing of a rate
-	case status >= 500 && p.roomSaid(now):
-		return false // what the origin announces is not used up: it has a bad time
 	case l.healthy.has(pm.path):
 		return true
 	case status >= 500, l.sick.has(pm.path):
@@ -159,20 +157,6 @@ func (p *partition) suspects(now time.Time, pm *Permit, status int) bool {
 	}
 	l.sick.add(pm.path)
 	return true
-}
-
-// roomSaid reports whether the origin announces policies, and none of them
-// is used up.
-func (p *partition) roomSaid(now time.Time) (any bool) {
-	for _, s := range p.slots {
-		if s.source == SourceAnnounced && s.enforced() {
-			any = true
-			if s.remaining(now) == 0 {
-				return false
-			}
-		}
-	}
-	return any
 }
 
 // late reports whether a refusal only tells of a block that is over: its request went
