@@ -231,7 +231,7 @@ func (pm *Permit) end(unsent bool) {
 	pm.heard()
 	unsent = unsent && !pm.answered
 	if pm.observed && pm.left > 0 {
-		o.reserve.answered(now.Sub(pm.start))
+		o.reserve.answered(now, now.Sub(pm.start))
 	}
 	for i := range pm.charges {
 		c := &pm.charges[i]

@@ -10,20 +10,22 @@ import "time"
 type reserve struct {
 	trip   time.Duration // fifteen of sixteen answers are whole by then, of those that have a deadline; zero: there was none
 	lapses int           // for so many answers more …
-	last   time.Time     // … and a while from here on an answer that came too late counts
+	until  time.Time     // … and until then an answer that came too late counts
+	ended  time.Time     // the latest request, answered or not
 }
 
 const (
 	// What is kept after an answer that came too late is all that answers take for half so many, and then less and
 	// less, until one comes too late again.
 	lapseCounts = 128
-	lapseLasts  = time.Minute
+	lapseLasts  = time.Minute // or, where they go further apart, as long as a few of them take …
+	lapseMost   = time.Hour   // … at most
 )
 
 // answered is an answer that was whole after so long.
-func (r *reserve) answered(took time.Duration) {
+func (r *reserve) answered(now time.Time, took time.Duration) {
 	r.follow(took)
-	r.lapses = max(r.lapses-1, 0)
+	r.lapses, r.ended = max(r.lapses-1, 0), now
 }
 
 // lapsed is one that was not, so long after its request went, which was all the time there was. One that
@@ -35,7 +37,11 @@ func (r *reserve) lapsed(now time.Time, after time.Duration) {
 	if after >= r.trip { // else it tells nothing of what they take
 		r.follow(after + 1)
 	}
-	r.lapses, r.last = lapseCounts, now
+	lasts := lapseLasts
+	if !r.ended.IsZero() {
+		lasts = min(max(lasts, few*now.Sub(r.ended)), lapseMost)
+	}
+	r.lapses, r.until, r.ended = lapseCounts, now.Add(lasts), now
 }
 
 // follow moves trip up by fifteen steps, or down by one.
@@ -53,7 +59,7 @@ func (r *reserve) follow(took time.Duration) {
 
 // of is how much is kept of so much time: three quarters at most, for what answers slowly may be something else.
 func (r *reserve) of(now time.Time, d time.Duration) time.Duration {
-	if now.Sub(r.last) > lapseLasts {
+	if now.After(r.until) {
 		return 0
 	}
 	const whole = lapseCounts / 2

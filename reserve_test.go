@@ -295,3 +295,36 @@ func TestStreamsAndHangsSayNothingOfOthers(t *testing.T) {
 		}
 	})
 }
+
+// So it is where requests go further apart than any of them can wait: what answers take is not forgotten until the next one goes.
+func TestRequestsWithDeadlinesAreAnsweredThoughTheyGoMinutesApart(t *testing.T) {
+	manyRequests(t)
+	synctest.Test(t, func(t *testing.T) {
+		const quota, windows, goroutines = 20, 4, 16
+		o := heedtest.NewOrigin(heedtest.Config{
+			Algorithm: heedtest.SlidingWindow, Dialect: heedtest.XRateLimit, Policies: []heedtest.Policy{{Quota: quota, Window: time.Hour}}, Latency: heedtest.HeavyTail(200*time.Millisecond, 0.2, time.Second, 1),
+		})
+		r := newRegistry(t, heed.Config{})
+		client := &http.Client{Transport: &heed.Transport{Base: o, Registry: r}, Timeout: 30 * time.Second}
+		var answered atomic.Int64
+		end := time.Now().Add(windows * time.Hour)
+		var wg sync.WaitGroup
+		for g := range goroutines {
+			rng := rand.New(rand.NewPCG(1, uint64(g)))
+			wg.Go(func() {
+				for time.Now().Before(end) {
+					if resp, err := client.Get(example); err == nil {
+						resp.Body.Close()
+						answered.Add(1)
+					}
+					time.Sleep(time.Duration(rng.Int64N(int64(time.Second))))
+				}
+			})
+		}
+		wg.Wait()
+		t.Logf("%d answered of %d that might have been", answered.Load(), quota*windows)
+		if answered.Load() < quota*windows*4/10 {
+			t.Errorf("%d answered of %d that might have been", answered.Load(), quota*windows)
+		}
+	})
+}
