@@ -287,8 +287,10 @@ func (p *Pool) soonest(tokens []*token, a ask) (tok *token, pm *Permit, err erro
 		w, tok := waiting[i], whose[i]
 		pm, err = w.wait(ctx)
 		waiting, whose = slices.Delete(waiting, i, i+1), slices.Delete(whose, i, i+1)
-		if pm != nil {
+		if pm != nil || len(waiting) == 0 {
 			optionsOf(ctx).trace.waited(time.Since(w.arrived), w.held)
+		}
+		if pm != nil {
 			w.origin.flush()
 			over = true
 			return tok, pm, nil

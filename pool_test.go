@@ -731,3 +731,34 @@ func TestPoolTellsWhyAWaitEndedWhenItsTurnCame(t *testing.T) {
 		})
 	}
 }
+
+// A trace says how long a request waited, and for what, be it that it got no leave in the end.
+func TestPoolTracesWaitsThatCameToNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{})
+		p := &heed.Pool{
+			Tokens:    func(context.Context) ([]string, error) { return []string{"a", "b"}, nil },
+			Transport: &heed.Transport{Registry: r, Base: respond(func(*http.Request) *http.Response { return answer(200) })},
+		}
+		if _, err := p.RoundTrip(request(example)); err != nil {
+			t.Fatal(err)
+		}
+		r.Pause(example, time.Minute)
+		for name, end := range map[string]func(cancel func()){
+			"cancelled": func(cancel func()) { time.AfterFunc(5*time.Second, cancel) },
+			"MaxWait": func(func()) {
+				time.AfterFunc(5*time.Second, func() { r.SetLimits(example, heed.Limits{MaxWait: 5 * time.Second}) })
+			},
+		} {
+			var trace heed.Trace
+			ctx, cancel := context.WithCancel(heed.WithTrace(t.Context(), &trace))
+			defer cancel()
+			end(cancel)
+			_, err := p.RoundTrip(request(example).WithContext(ctx))
+			if err == nil || trace.Waited != 5*time.Second || trace.Cause != heed.CausePause {
+				t.Errorf("%s: %v, and a trace of %+v after a wait of 5 s for a pause", name, err, trace)
+			}
+			r.ClearLimits(example)
+		}
+	})
+}
