@@ -114,3 +114,17 @@ func TestLimitErrorIsFoundInAChain(t *testing.T) {
 		}
 	}
 }
+
+// The pace of a policy that the user has set, and not named, is told as the user's.
+func TestErrorOfAPaceSaysWhosePolicyItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{Default: heed.Limits{MaxWait: time.Second, Policies: []heed.Policy{{Quota: 5, Window: time.Minute}}}})
+		pm := acquire(t, r, request(example))
+		pm.Observe(answer(200))
+		pm.Release()
+		_, err := r.Acquire(t.Context(), request(example))
+		if err == nil || !strings.Contains(err.Error(), "spread over the window of a configured policy;") {
+			t.Error(err)
+		}
+	})
+}

@@ -31,7 +31,7 @@ func (v *verdict) hold(at time.Time, cause Cause, policy string) {
 // pace has the verdict keep to a smoother's.
 func (v *verdict) pace(now time.Time, m *smoother, units int64) {
 	if at := m.free(now, units); at.After(now) {
-		v.hold(at, CauseSmoother, m.policy)
+		v.holdBy(at, m.whose)
 		v.again = soonest(v.again, m.faster)
 	}
 }
@@ -346,7 +346,7 @@ func (p *partition) smoothTo(now time.Time, m *smoother, l *lane, waiting *tally
 			pace = max(pace, 1/(0.99*p.origin.limits.MaxRetryAfter.Seconds()))
 		}
 		if pace < least.pace {
-			least = tempo{pace: pace, policy: s.policy.Name}
+			least = tempo{pace: pace, whose: obstacle{CauseSmoother, s.policy.Name, s.source}}
 			least.interval, least.grown = s.micro(sm)
 			least.faster = s.faster(now)
 		}

@@ -253,8 +253,8 @@ type tempo struct {
 	pace     float64       // units per second; +Inf: as fast as they come
 	interval time.Duration // a micro-interval …
 	grown    bool          // … which is longer for what answers have shown
-	policy   string
-	faster   time.Time // when there may be reason for a higher pace, though nothing happens; zero: none is known of
+	whose    obstacle      // what it holds by
+	faster   time.Time     // when there may be reason for a higher pace, though nothing happens; zero: none is known of
 }
 
 // A smoother spreads the requests of one partition as the policy that binds
@@ -262,14 +262,14 @@ type tempo struct {
 type smoother struct {
 	limiter *rate.Limiter // nil: off
 	most    int           // units that could go in one bunch so far
-	policy  string        // whose pace it keeps
+	whose   obstacle      // what holds by its pace
 	faster  time.Time     // when that may be a higher one, though nothing happens; zero: none is known of
 }
 
 // set makes the smoother keep to a tempo, in bunches of at most one micro-interval's
 // worth; strict: the first of them is none. What a bunch has grown by goes at once.
 func (m *smoother) set(now time.Time, to tempo, strict bool) {
-	m.policy, m.faster = to.policy, to.faster
+	m.whose, m.faster = to.whose, to.faster
 	if math.IsInf(to.pace, 1) {
 		m.limiter = nil
 		return
