@@ -124,9 +124,9 @@ func TestOutagesTellNothingOfALimit(t *testing.T) {
 					o := heedtest.NewOrigin(heedtest.Config{Algorithm: c.algorithm, Dialect: heedtest.Silent, Status: c.status,
 						Policies: []heedtest.Policy{{Quota: c.quota, Window: time.Second}}, Latency: heedtest.HeavyTail(200*time.Millisecond, 0.1, time.Second, seed)})
 					f := &flaky{base: o, rng: rand.New(rand.NewPCG(seed, 1))}
-					f.play(t, 8, outages*(apart+c.lasts)+settles+after+time.Second, func() {
-						for range outages {
-							time.Sleep(apart)
+					f.play(t, 8, outages*(apart+outages*time.Minute+c.lasts)+settles+after+time.Second, func() {
+						for i := range outages {
+							time.Sleep(apart + time.Duration(i)*time.Minute) // not after as many requests each time, which a limit would be
 							o.Outage(time.Now().Add(c.lasts), 503, 0)
 							time.Sleep(c.lasts)
 						}
