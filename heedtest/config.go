@@ -2,7 +2,6 @@ package heedtest
 
 import (
 	"fmt"
-	"math"
 	"net/http"
 	"slices"
 	"time"
@@ -57,7 +56,7 @@ type Config struct {
 	Every int
 
 	// Below puts the fields only on answers where the tightest policy has less
-	// than this share of its quota left: 0.2 for a fifth. 0: all.
+	// than this share of its quota left, of 0 to 1: 0.2 for a fifth. 0: all.
 	Below float64
 
 	// Reset is the instant reset values point at. "": ResetUsual.
@@ -276,7 +275,7 @@ func (c Config) withDefaults() Config {
 		panic("heedtest: Block, Service, BodySize, Every and RetryAfter.Value must not be negative")
 	case c.Status < 200 || c.Status > 999:
 		panic(fmt.Sprintf("heedtest: Status %d is no final status code", c.Status))
-	case math.IsNaN(c.Below), math.IsNaN(c.RetryAfter.Share), c.RetryAfter.Share < 0, c.RetryAfter.Share > 1:
+	case !isShare(c.Below), !isShare(c.RetryAfter.Share):
 		panic("heedtest: Below and RetryAfter.Share must be shares")
 	}
 	c.Policies = c.complete(c.Policies)
@@ -331,3 +330,5 @@ func known[T comparable](what string, v T, all ...T) {
 		panic(fmt.Sprintf("heedtest: unknown %s %v", what, v))
 	}
 }
+
+func isShare(x float64) bool { return x >= 0 && x <= 1 } // and no NaN
