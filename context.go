@@ -50,7 +50,8 @@ func with(ctx context.Context, set func(*options)) context.Context {
 }
 
 // NoWait returns a context whose requests never wait: where one would have
-// to, it is refused at once with a [*LimitError] that says for how long.
+// to, it is refused at once with a [*LimitError] that says for how long. One that the
+// quota allows goes though others are being spread over the window ([Smoothing]).
 func NoWait(ctx context.Context) context.Context {
 	return with(ctx, func(o *options) { o.noWait = true })
 }

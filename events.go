@@ -104,7 +104,7 @@ type Trace struct {
 	Waited   time.Duration // in all, over all attempts
 	Cause    Cause         // of the longest wait; CauseNone: it did not wait
 	Policy   string        // where Cause is CausePolicy or CauseSmoother
-	Attempts int           // requests sent, by a [Transport] or a [Pool]; 0: refused before the first
+	Attempts int           // requests sent, by a [Transport] or a [Pool]; 0: refused before the first, or sent past heed by [Bypass]
 
 	longest time.Duration
 }

@@ -11,7 +11,7 @@ type Unit string
 // used, requests wait for the reset it names.
 const (
 	UnitRequests           Unit = "requests"
-	UnitContentBytes       Unit = "content-bytes"       // bytes of request and response content
+	UnitContentBytes       Unit = "content-bytes"       // bytes of request and response content, as the caller sees them: decompressed where net/http does so
 	UnitConcurrentRequests Unit = "concurrent-requests" // requests in flight at once; a window has no meaning for it
 )
 

@@ -234,8 +234,9 @@ type Decision struct {
 
 // Pause holds all of an origin's requests for d, on top of what holds them
 // already: it never shortens a longer pause, and no cap shortens it. d <= 0
-// ends every pause of the origin. With a shared ledger it holds in all processes.
-// The error says that origin is not the name of one, or is the ledger's.
+// ends every pause of the origin. With a shared ledger it holds here at once and then
+// in all processes, and returns once the ledger has answered. The error says that origin is
+// not the name of one, or is the ledger's: then it holds here alone.
 func (r *Registry) Pause(origin string, d time.Duration) (err error) {
 	o, now, err := r.lockNamed(origin)
 	if err != nil {
@@ -253,10 +254,10 @@ func (r *Registry) Pause(origin string, d time.Duration) (err error) {
 	return nil
 }
 
-// Reset drops everything learned about an origin, its charges and its pauses,
-// and keeps what was configured. Requests that wait are judged again at once.
-// With a shared ledger it holds in all processes. The error says that origin is
-// not the name of one, or is the ledger's.
+// Reset drops everything learned about an origin, its charges and its pauses, and what is
+// left of a running MinInterval or MinPause, and keeps what was configured. Requests that wait
+// are judged again at once. With a shared ledger it holds in all processes, as [Registry.Pause]
+// does. The error says that origin is not the name of one, or is the ledger's.
 func (r *Registry) Reset(origin string) (err error) {
 	o, now, err := r.lockNamed(origin)
 	if err != nil {
