@@ -772,3 +772,36 @@ func TestSmallLimitThatNamesTooShortAWaitIsNoOutage(t *testing.T) {
 		t.Errorf("%d accepted of %d, %d refused", tally.Accepted, 10*windows, tally.Refused)
 	}
 }
+
+// What was let through by bursts with nothing between them is no rate, whichever answer of a burst comes first.
+func TestBurstsAtAHiddenLimitDoNotSlowOneAnother(t *testing.T) {
+	for seed := range uint64(3) {
+		synctest.Test(t, func(t *testing.T) {
+			const bursts, size = 20, 50
+			o := heedtest.NewOrigin(heedtest.Config{
+				Algorithm: heedtest.TokenBucket, Policies: []heedtest.Policy{{Quota: 10, Window: time.Second, Burst: 20}}, Dialect: heedtest.RetryAfterOnly,
+				Latency: heedtest.HeavyTail(190*time.Millisecond, 0.4, time.Second, seed),
+			})
+			tr := quiet(t, o, heed.Limits{})
+			var slowest time.Duration
+			for range bursts {
+				began := time.Now()
+				var wg sync.WaitGroup
+				for range size {
+					wg.Go(func() {
+						if resp, err := tr.RoundTrip(request(site)); err == nil {
+							resp.Body.Close()
+						}
+					})
+				}
+				wg.Wait()
+				slowest = max(slowest, time.Since(began))
+				time.Sleep(time.Minute)
+			}
+			t.Logf("seed %d: the slowest took %v, %d refused", seed, slowest, o.Tally().Refused)
+			if slowest > 10*time.Second { // 3 s are possible
+				t.Errorf("seed %d: a burst took %v", seed, slowest)
+			}
+		})
+	}
+}

@@ -132,7 +132,8 @@ func (l *learner) idled(now time.Time, pm *Permit) bool {
 	case l.rate.low == 0:
 		return gap > 4*now.Sub(l.since)/time.Duration(l.accepted+1)
 	}
-	return pm.waited == 0 && gap > few*perUnit(l.rate.low)
+	long := few * perUnit(l.rate.low)
+	return gap > long && pm.waited <= long // the answer to one that went a little later may have come first
 }
 
 // beginAnew begins a cycle after a time in which nobody asked.
