@@ -21,6 +21,7 @@ func (b *book) fly(now time.Time, do string) {
 		b.fillAsk(q, first)
 	} else if b.limits != nil {
 		q.Limits, q.Announced, q.Most = b.limits.list, b.limits.heard, b.limits.most
+		q.MinPause = b.limits.mp // of which a request that is over is the beginning
 	}
 	if b.birth != "" && b.uses(now) {
 		q.History = 1

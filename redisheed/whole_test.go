@@ -1,0 +1,86 @@
+package redisheed
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/heedhttp/heed"
+)
+
+// A run is requests that have been made of one origin, with nothing but a limit over all of it in their way.
+type run struct {
+	starts, ends []time.Time
+	inFlight     int
+	most         int            // in flight at once
+	each         map[string]int // by process and credential
+	longest      map[string]time.Duration
+}
+
+// keepGoing has each of so many processes keep asking with each of so many credentials, for requests that take so long.
+func keepGoing(t *testing.T, m *miniredis.Miniredis, l heed.Limits, processes, credentials int, takes, lasts time.Duration) *run {
+	ctx, cancel := context.WithTimeout(t.Context(), lasts)
+	defer cancel()
+	r := &run{each: make(map[string]int), longest: make(map[string]time.Duration)}
+	var mu sync.Mutex
+	var clients sync.WaitGroup
+	for i := range processes {
+		far := &farRedis{trip: func() time.Duration { return time.Millisecond }}
+		registry, end := far.registry(t, m, Options{}, l)
+		defer end()
+		for j := range credentials {
+			who := fmt.Sprintf("process %d, credential %d", i, j)
+			r.each[who] = 0
+			clients.Go(func() {
+				for {
+					began := time.Now()
+					req, _ := http.NewRequest("GET", testOrigin, nil)
+					req.Header.Set("Authorization", fmt.Sprint("Bearer ", j))
+					pm, err := registry.Acquire(ctx, req)
+					mu.Lock()
+					r.longest[who] = max(r.longest[who], time.Since(began))
+					if err != nil {
+						mu.Unlock()
+						return
+					}
+					r.starts = append(r.starts, time.Now())
+					r.each[who]++
+					r.inFlight++
+					r.most = max(r.most, r.inFlight)
+					mu.Unlock()
+					time.Sleep(takes)
+					mu.Lock()
+					r.inFlight--
+					r.ends = append(r.ends, time.Now())
+					mu.Unlock()
+					answer(pm, 200)
+					pm.Release()
+				}
+			})
+		}
+	}
+	clients.Wait()
+	return r
+}
+
+func TestMinPauseHoldsOverProcesses(t *testing.T) {
+	for _, processes := range []int{2, 3} {
+		for _, credentials := range []int{1, 2} {
+			t.Run(fmt.Sprintf("%d processes, %d credentials", processes, credentials), func(t *testing.T) {
+				inVirtualTime(t, func(t *testing.T, m *miniredis.Miniredis) {
+					const pause = 500 * time.Millisecond
+					r := keepGoing(t, m, heed.Limits{MinPause: pause}, processes, credentials, 20*time.Millisecond, 10*time.Second)
+					for i := 1; i < len(r.starts); i++ {
+						if d := r.starts[i].Sub(r.ends[i-1]); d < pause {
+							t.Errorf("request %d went %v after the end of the one before", i, d)
+						}
+					}
+				})
+			})
+		}
+	}
+}
