@@ -112,6 +112,7 @@ type Answer struct {
 	Wait      time.Duration // how long until it is worth asking again; 0 with neither Grant nor error: at once
 	Cause     Cause         // what holds it; CauseNone counts as CauseLedger
 	Policy    string        // where Cause is CausePolicy
+	Whole     bool          // it holds all of the origin's requests; of CauseConcurrency, until Wait has passed or one of them is over
 	Remaining int64         // least left over all policies; -1: unknown
 
 	// News is what other processes have brought about: what was pushed to the

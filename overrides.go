@@ -162,6 +162,7 @@ func (o *origin) refresh(now time.Time) {
 	if lower {
 		o.pause.limit(l.MaxRetryAfter)
 	}
+	o.shared.until = time.Time{} // it judged by other limits
 	for _, p := range o.partitions {
 		p.configure(now, true)
 		p.limitWaits()
@@ -169,7 +170,7 @@ func (o *origin) refresh(now time.Time) {
 			p.limitPauses()
 		}
 		if p.shared != nil {
-			p.shared.until = time.Time{} // it judged by other limits
+			p.shared.until = time.Time{}
 		}
 		p.news = true
 	}

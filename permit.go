@@ -248,6 +248,7 @@ func (pm *Permit) end(unsent bool) {
 	pm.endShared(unsent)
 	p.inFlight.remove(pm)
 	o.inFlight--
+	o.shared.until = time.Time{} // which may have been for this one
 	if !pm.answered {
 		pm.answered = true
 		p.unanswered--

@@ -23,6 +23,34 @@ type sharing struct {
 	hasty  bool               // some wait only for its answer: they asked not to
 }
 
+// commonSharing is an origin's side of a shared ledger, over all partitions.
+type commonSharing struct {
+	asking *sharing  // of the partition whose turn it is: the ledger is asked for it; nil: for none
+	until  time.Time // the ledger grants nothing of the origin before, as it said last …
+	by     obstacle  // … for this
+}
+
+func (s *commonSharing) asks() bool { return s.asking != nil }
+
+// hold holds a request for what holds all of the origin's.
+func (s *commonSharing) hold(now time.Time, v *verdict) {
+	switch {
+	case !s.until.After(now):
+	case s.by.cause == CauseConcurrency: // the end of any request may be the end of it
+		v.awaitBy(now, s.by)
+		v.again = latest(v.again, s.until)
+	default:
+		v.holdBy(s.until, s.by)
+	}
+}
+
+// hasSharedLimits reports whether the ledger holds partitions up for each other: it is asked
+// for one at a time then, in the order in which they are to go.
+func (o *origin) hasSharedLimits() bool {
+	l := o.limits
+	return l.MinInterval > 0 || l.MinPause > 0 || l.MaxConcurrent > 0
+}
+
 func (r *Registry) newSharing() *sharing {
 	if r.config.Ledger == nil {
 		return nil
@@ -44,6 +72,7 @@ func (p *partition) judgeShared(now time.Time, a *ask, v *verdict) {
 	if s == nil {
 		return
 	}
+	p.origin.shared.hold(now, v)
 	v.holdBy(s.until, s.by)
 	if v.goes(now) && (s.hand == nil || s.paid != p.price(a)) {
 		v.await(now, CauseLedger)
@@ -149,6 +178,9 @@ func (p *partition) askLedger(w *waiter) {
 		ctx, cancel = context.WithCancel(w.ctx)
 	}
 	s.cancel = cancel
+	if p.origin.shared.asking == nil {
+		p.origin.shared.asking = s
+	}
 	q, paid, req, under := p.question(&w.ask), p.price(&w.ask), w.req, p.origin.limits
 	go func() {
 		defer cancel()
@@ -190,6 +222,9 @@ func (p *partition) hearLedger(w *waiter, q *Question, paid Cost, under *Limits,
 	now := o.lock()
 	defer o.mu.Unlock() // events are told by the requests it wakes
 	s.cancel = nil
+	if o.shared.asking == s {
+		o.shared.asking = nil
+	}
 	if ans.Err == nil { // else the name may be one of this process alone
 		s.key = q.Partition
 	}
@@ -207,7 +242,7 @@ func (p *partition) hearLedger(w *waiter, q *Question, paid Cost, under *Limits,
 		p.degraded(now, ans.Err)
 		s.left = ans.Remaining
 		if s.hand = ans.Grant; s.hand != nil {
-			s.paid, s.until = paid, time.Time{}
+			s.paid, s.until, o.shared.until = paid, time.Time{}, time.Time{}
 			if most := o.limits.MaxQueue; most > 0 && p.queued() > most {
 				p.dismiss(now)
 			}
@@ -216,20 +251,33 @@ func (p *partition) hearLedger(w *waiter, q *Question, paid Cost, under *Limits,
 		if under != o.limits { // which may say otherwise now
 			break
 		}
-		s.until, s.by = now.Add(ans.Wait), obstacle{cause: ans.Cause, policy: ans.Policy, source: p.sourceOf(ans.Policy)}
-		if s.by.cause == CauseNone {
-			s.by.cause = CauseLedger
+		until, by := now.Add(ans.Wait), obstacle{cause: ans.Cause, policy: ans.Policy, source: p.sourceOf(ans.Policy)}
+		if by.cause == CauseNone {
+			by.cause = CauseLedger
+		}
+		if ans.Whole && q.MinInterval == o.limits.MinInterval {
+			o.shared.until, o.shared.by = until, by
+		} else { // others may ask for less
+			s.until, s.by = until, by
 		}
 		p.news = true
 		if !stopped {
-			w.held = s.by
-			p.emit(Event{Kind: EventWaiting, Time: now, Cause: s.by.cause, Policy: s.by.policy, Wait: ans.Wait, Total: o.waited, Attempt: w.attempt})
+			w.held = by
+			p.emit(Event{Kind: EventWaiting, Time: now, Cause: by.cause, Policy: by.policy, Wait: ans.Wait, Total: o.waited, Attempt: w.attempt})
 		}
 		p.dismiss(now)
 	}
+	if s.hand != nil && o.hasSharedLimits() { // whoever else's turn it is now, this was granted to those here
+		p.gather(now)
+		if p.wakeHead(now) {
+			p.takeTurns(now)
+		}
+	}
 	p.wake(now)
-	if s.hasty && !s.busy() { // what was granted may have been the last
-		p.dismiss(now)
+	for _, p := range o.partitions {
+		if p.shared.hasty && !p.asksLedger() { // what was granted may have been the last
+			p.dismiss(now)
+		}
 	}
 	if s.hand != nil { // it was granted, and now something else holds everyone
 		s.hand.End(false, -1)
@@ -264,9 +312,12 @@ func (p *partition) dismiss(now time.Time) {
 	})
 }
 
-// busy reports whether the ledger is being asked: who waits may only be
+// asksLedger reports whether the ledger is being asked, or is to be: who waits may only be
 // waiting for its answer.
-func (s *sharing) busy() bool { return s != nil && s.cancel != nil }
+func (p *partition) asksLedger() bool {
+	s, o := p.shared, p.origin
+	return s != nil && (s.cancel != nil || o.shared.asks() && o.hasSharedLimits())
+}
 
 // degraded notes that the ledger's store cannot be reached, or can again.
 func (p *partition) degraded(now time.Time, err error) {
@@ -365,6 +416,9 @@ const mostPending = 1024
 // heed does what News asks for. Those who wait are to be judged again after.
 func (o *origin) heed(now time.Time, n *News) {
 	o.stirred = true
+	if n.Partition == "" && (n.Ask || n.Pause < 0) {
+		o.shared.until = time.Time{}
+	}
 	if n.Reset {
 		o.reset(now)
 	}

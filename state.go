@@ -41,6 +41,7 @@ type origin struct {
 	waiting   int
 	spaced    int           // of those in line, how many ask for an interval of their own …
 	due       *waiter       // … and the one that the origin is kept free for; nil: none
+	shared    commonSharing // what a shared ledger says of all partitions
 	stirred   bool          // something changed for all partitions: wake them all
 	held      obstacle      // what holds all who take turns; zero: nothing
 	waited    time.Duration // in all
@@ -413,6 +414,7 @@ func (o *origin) resume(now time.Time) {
 		o.emit(Event{Kind: EventResumed, Time: now, Whole: true, Manual: o.pause.manual()})
 	}
 	o.pause.end()
+	o.shared.until = time.Time{}
 	for _, p := range o.partitions {
 		p.resume(now)
 	}

@@ -160,6 +160,11 @@ func (o *origin) serve(now time.Time) {
 				break
 			}
 		}
+		if o.shared.asks() && o.hasSharedLimits() && p.shared.hand == nil { // it would be asked for one who comes later
+			o.held = obstacle{cause: CauseLedger}
+			w.held = o.held
+			break
+		}
 		if p.wakeHead(now) {
 			p.takeTurns(now)
 		}
@@ -181,6 +186,7 @@ func (o *origin) judge(now time.Time, a *ask, patience time.Duration) verdict {
 	o.space(now, &v, 0, 0)
 	v.hold(o.kept(a), CauseInterval, "")
 	v.scout(now, &o.opening, patience)
+	o.shared.hold(now, &v)
 	return v
 }
 

@@ -55,6 +55,9 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 	p.join(now, w)
 	if p.shared != nil && a.opts.noWait {
 		p.shared.hasty = true
+		if v.asks && pl.n == 0 && o.shared.asks() { // it does not wait for its turn, either
+			p.askLedger(w)
+		}
 	}
 	p.wake(now)
 	if w.over { // those that wait were held by something else
@@ -92,7 +95,7 @@ func (p *partition) denyInLine(now time.Time, a *ask, w *waiter, v *verdict, may
 	case (mayGo || v.asks) && p.isFull(p.origin.waiting-1):
 		p.leave(w)
 		return p.turnedAway(now, a, v.at, v.obstacle, ReasonQueueFull)
-	case a.opts.noWait && !p.shared.busy(): // the ledger is not asked: who is ahead waits for something else
+	case a.opts.noWait && !p.asksLedger(): // the ledger is not asked: who is ahead waits for something else
 		p.leave(w)
 		return p.turnedAway(now, a, v.at, obstacle{cause: CauseQueue}, ReasonNoWait)
 	}
@@ -103,7 +106,7 @@ func (p *partition) denyInLine(now time.Time, a *ask, w *waiter, v *verdict, may
 // being asked it is not known who of them has to.
 func (p *partition) isFull(waiting int) bool {
 	most := p.origin.limits.MaxQueue
-	return most > 0 && !p.shared.busy() && waiting >= most
+	return most > 0 && !p.asksLedger() && waiting >= most
 }
 
 // turnedAway is the error for a request that is refused as it comes. It is as if it had not

@@ -24,7 +24,8 @@ type book struct {
 	mu     sync.Mutex
 	limits *limits // as asked about last
 	askers []*ask  // first come first served
-	flying bool    // Redis is being asked
+	flying bool    // Redis is being asked, or is to be once it is the book's turn …
+	errand string  // … for this
 	landed chan struct{}
 	closed bool
 
@@ -91,6 +92,7 @@ type got struct {
 	wait    time.Duration
 	cause   heed.Cause
 	policy  string
+	whole   bool // it is so for all of the origin
 	left    int64
 	news    []heed.News
 	clients int64
@@ -99,7 +101,7 @@ type got struct {
 }
 
 func (g *got) answer() heed.Answer {
-	a := heed.Answer{Wait: g.wait, Cause: g.cause, Policy: g.policy, Remaining: g.left, News: g.news, Err: g.alone}
+	a := heed.Answer{Wait: g.wait, Cause: g.cause, Policy: g.policy, Whole: g.whole, Remaining: g.left, News: g.news, Err: g.alone}
 	if g.ok {
 		a.Grant, a.Wait = g.grant, 0
 	}

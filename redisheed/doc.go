@@ -35,7 +35,9 @@
 // What comes back is shared out evenly between the processes that wait, as far
 // as each wants it, counting what each was granted in the last window. The
 // share of one that is late, or that waits for answers before it goes on, is
-// kept for a twentieth of the window, 50 ms at least and 250 ms at most.
+// kept for a twentieth of the window, 50 ms at least and 250 ms at most. What
+// MinInterval, MinPause and MaxConcurrent let go, one process after the other
+// has, and in each one credential after the other.
 //
 // Where an announced quota of requests is used by others too, who do not know of
 // the ledger, what they were seen to use of a window is left to them: the

@@ -9,10 +9,54 @@ import (
 	"github.com/heedhttp/heed"
 )
 
-// fly sends a question off. b.mu is held.
+// fly sends a question off, as soon as it is its turn. b.mu is held.
 func (b *book) fly(now time.Time, do string) {
-	b.flying = true
+	b.flying, b.errand = true, do
 	b.landed = make(chan struct{})
+	m := b.limits
+	if do == "ask" {
+		m = b.askers[0].limits
+	}
+	if m == nil || !m.whole || b.slots.begin(b) {
+		b.takeOff(now)
+	}
+}
+
+// follow sends off a question whose turn has come after another one, or has it fail where that one failed: it
+// would wait for the same Redis.
+func (b *book) follow(err error) {
+	b.mu.Lock()
+	now := time.Now()
+	switch {
+	case err != nil:
+		b.lost(now, &question{}, err)
+	case !b.closed:
+		if len(b.askers) == 0 { // they have left
+			b.errand = "tell"
+		}
+		b.takeOff(now)
+		b.mu.Unlock()
+		return
+	}
+	next := b.over(now)
+	b.mu.Unlock()
+	if next != nil {
+		go next.follow(err)
+	}
+}
+
+// over ends a flight; it returns whose is next. b.mu is held.
+func (b *book) over(now time.Time) (next *book) {
+	b.flying = false
+	close(b.landed)
+	next = b.slots.end(b)
+	b.pump(now)
+	return next
+}
+
+// takeOff sends the question. b.mu is held.
+func (b *book) takeOff(now time.Time) {
+	do := b.errand
 	b.measure(now)
 	q := &question{Do: do, Birth: b.birth, Begun: b.begun}
 	var first *ask
@@ -140,14 +184,15 @@ func (b *book) land(q *question, first *ask, r *reply, err error) {
 	// Others learn of it before those who asked act on it.
 	b.l.tell(news)
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	now = time.Now()
 	if err == nil {
 		b.serve(now, q, first, r, news)
 	}
-	b.flying = false
-	close(b.landed)
-	b.pump(now)
+	next := b.over(now)
+	b.mu.Unlock()
+	if next != nil {
+		next.follow(err)
+	}
 }
 
 // lost notes that Redis did not answer.
@@ -266,8 +311,11 @@ func (b *book) serve(now time.Time, q *question, first *ask, r *reply, news []he
 		b.cause, b.policy = causeOf(r.cause), r.policy
 		for _, a := range b.askers {
 			if a.limits == first.limits && !a.stay {
-				a.ready <- got{wait: b.until.Sub(now), cause: b.cause, policy: b.policy, left: b.left, news: news}
+				a.ready <- got{wait: b.until.Sub(now), cause: b.cause, policy: b.policy, whole: r.shut, left: b.left, news: news}
 			}
+		}
+		if r.shut { // it may be over with any request of the origin
+			b.until = time.Time{}
 		}
 		b.askers = slices.DeleteFunc(b.askers, func(a *ask) bool { return a.limits == first.limits && !a.stay })
 		return

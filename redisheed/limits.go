@@ -22,7 +22,8 @@ type limits struct {
 	most   int64 // longest wait that a server can ask for; 0: any
 
 	single bool  // nothing can be taken in advance
-	bounds bool  // requests in flight are counted
+	bounds bool  // requests in flight are counted …
+	whole  bool  // … over all of the origin
 	window int64 // the shortest; 0: none
 	grain  int64 // instants closer than this are as good as one
 }
@@ -99,7 +100,8 @@ func (b *book) settle(m *limits) *limits {
 		b.emptyHand(time.Now())
 	}
 	m.grain = 1
-	m.bounds = m.mc > 0 || m.mp > 0
+	m.whole = m.mc > 0 || m.mp > 0
+	m.bounds = m.whole
 	m.single = m.bounds || m.iv > 0
 	for _, l := range m.list {
 		m.consider(l.unit, l.quota, l.window)

@@ -142,6 +142,7 @@ type reply struct {
 	whole     time.Duration
 	manual    bool
 	wdoubt    bool
+	shut      bool // what holds all of the origin refused it
 	announced []*announced
 
 	sent, came time.Time // of this process
@@ -173,7 +174,7 @@ func readReply(v any) (r *reply, err error) {
 		r.pause, r.doubt = f.span(), f.int() == 1
 		r.whole = f.span()
 		flags := f.int()
-		r.manual, r.wdoubt = flags&1 != 0, flags&2 != 0
+		r.manual, r.wdoubt, r.shut = flags&1 != 0, flags&2 != 0, flags&4 != 0
 		for _, e := range f.slice() {
 			g := &fields{}
 			g.list, g.ok = e.([]any)

@@ -17,8 +17,9 @@ func (b *book) due(now time.Time) time.Time {
 			at = t
 		}
 	}
+	beats := b.limits != nil && b.limits.bounds && b.slots.any(b)
 	if b.down != nil && !b.flying {
-		again := b.alone != nil && now.UnixNano()-b.used.Load() < int64(time.Minute) || len(b.askers) > 0 || b.unacked != nil || !b.flushAt.IsZero()
+		again := beats || b.alone != nil && now.UnixNano()-b.used.Load() < int64(time.Minute) || len(b.askers) > 0 || b.unacked != nil || !b.flushAt.IsZero()
 		at = time.Time{}
 		if again {
 			at = b.retryAt
@@ -30,7 +31,7 @@ func (b *book) due(now time.Time) time.Time {
 	if len(b.hand) > 0 {
 		soonest(b.hand[0].until)
 	}
-	if b.limits != nil && b.limits.bounds && b.slots.any(b) {
+	if beats && b.down == nil { // else it is told once Redis is back
 		soonest(b.told.Add(b.l.o.SlotLease / 3))
 	}
 	if g := b.open.oldest; g != nil && b.limits != nil && b.limits.window > 0 {

@@ -84,3 +84,44 @@ func TestMinPauseHoldsOverProcesses(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatALimitOverTheWholeOriginAllowsIsUsedAndSharedEvenly(t *testing.T) {
+	const takes = 20 * time.Millisecond
+	for name, c := range map[string]struct {
+		limits                 heed.Limits
+		processes, credentials int
+		least                  float64 // requests per second
+	}{
+		"one at a time, two credentials":       {heed.Limits{MaxConcurrent: 1}, 2, 2, 35},
+		"one at a time, three processes":       {heed.Limits{MaxConcurrent: 1}, 3, 2, 35},
+		"a few at a time, many credentials":    {heed.Limits{MaxConcurrent: 8}, 3, 6, 280},
+		"a few at a time, one process":         {heed.Limits{MaxConcurrent: 8}, 1, 12, 280},
+		"a short pause":                        {heed.Limits{MinPause: 30 * time.Millisecond}, 3, 2, 14},
+		"a long pause":                         {heed.Limits{MinPause: 200 * time.Millisecond}, 2, 2, 4},
+		"an interval":                          {heed.Limits{MinInterval: 100 * time.Millisecond}, 3, 4, 9},
+		"a short interval":                     {heed.Limits{MinInterval: 10 * time.Millisecond}, 3, 4, 70},
+		"an interval, and a few at a time":     {heed.Limits{MinInterval: 10 * time.Millisecond, MaxConcurrent: 3}, 3, 4, 65},
+		"one at a time and a policy that does": {heed.Limits{MaxConcurrent: 1, Policies: []heed.Policy{{Quota: 100, Window: time.Second}}}, 3, 2, 35},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, m *miniredis.Miniredis) {
+				const lasts = 2 * time.Second
+				r := keepGoing(t, m, c.limits, c.processes, c.credentials, takes, lasts)
+				rate := float64(len(r.starts)) / lasts.Seconds()
+				if rate < c.least {
+					t.Errorf("%.1f a second went, want %v", rate, c.least)
+				}
+				if most := c.limits.MaxConcurrent; most > 0 && r.most > most {
+					t.Errorf("%d were in flight at once, want %d at most", r.most, most)
+				}
+				share := float64(len(r.starts)) / float64(len(r.each))
+				for who, n := range r.each {
+					if float64(n) < share/2-1 || float64(n) > 2*share+1 {
+						t.Errorf("%s: %d requests, want about %.0f", who, n, share)
+					}
+				}
+				t.Logf("%.1f a second: %v, waits %v", rate, r.each, r.longest)
+			})
+		})
+	}
+}

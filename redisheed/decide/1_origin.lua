@@ -36,7 +36,7 @@ if q['do'] == 'reset' then
   -- The partitions' books are void from now on: they name the number of
   -- resets they were begun after. Requests in flight stay in flight.
   redis.call('HSET', O, 'g', o.g, 'r', resets + 1)
-  redis.call('HDEL', O, 'pu', 'pm', 'pd', 'pl', 'ps', 'pv', 'l', 'e', 'h')
+  redis.call('HDEL', O, 'pu', 'pm', 'pd', 'pl', 'ps', 'pv', 'l', 'e', 'h', 't')
   if redis.call('PTTL', O) < 60000 then redis.call('PEXPIRE', O, 60000) end
   publish({k = 'reset', r = resets + 1})
   return {0, o.g, resets + 1}

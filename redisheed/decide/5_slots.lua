@@ -51,6 +51,19 @@ if here.freed or there.freed then
   if there.freed and q.mp then setO.e = int(now) end
 end
 
+-- Processes that wait for what holds all of the origin, first come first served: whose turn it is, and
+-- until when it is kept. Once a slot is free all are told, and those that are still there ask at once.
+local keep = 50000
+local line = {mine = nil, dirty = false}
+for id, till in string.gmatch(o.t or '', '(%S+) (%d+);') do
+  local r = {id = id, till = tonumber(till)}
+  if there.freed then r.till, line.dirty = min(r.till, now + (q.mp or 0) + keep), true end
+  if r.till > now then
+    line[#line + 1] = r
+    if id == q.c then line.mine = #line end
+  end
+end
+
 -- Who waits is told of what was given back (see 7_reply) and comes for it at once, if it is
 -- still there: for as long its turn is kept, and not until what it was told to wait for.
 if news then

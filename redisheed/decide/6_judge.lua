@@ -38,6 +38,7 @@ local status, n0, n1, m0, m1, x0, x1 = 0, 0, 0, 0, 0, 0, 0
 local wait, cause, policy, least = 0, '', '', -1
 local judged = (q['do'] == 'ask' or q['do'] == 'check') and not overtaken
 local waiting = 0
+local shut, passed = false, false -- what holds all of the origin holds this one; who was to go first goes not
 
 if judged then
   local fits, at = 1000000000, now
@@ -58,24 +59,51 @@ if judged then
   if stands > now and not doubt then hold(stands, 'pause') end
   if o.h then hold(tonumber(o.h), 'ledger') end
   if p.h then hold(tonumber(p.h), 'ledger') end
-  if q.iv and o.l then hold(tonumber(o.l) + q.iv, 'interval') end
-  if q.mp and (there.others > 0 or there.mine and there.mine.held > 0) then
-    hold(now + 250000, 'interval')
-  elseif q.mp and (setO.e or o.e) then
-    hold(tonumber(setO.e or o.e) + q.mp, 'interval')
-  end
-  if q.iv or q.mp then fits = min(fits, 1) end
 
+  local function held(list, cost)
+    local n = list.others + (list.mine and list.mine.held or 0)
+    if list.mine and list.fresh == false then n = n - cost end
+    return n
+  end
+  -- When to ask again for a slot, unless one is free before.
+  local function slot(list) return min(now + 250000, max(list.waitable, now + 1000)) end
   local function cap(list, quota, cost, name)
-    local held = list.others + (list.mine and list.mine.held or 0)
-    if list.mine and list.fresh == false then held = held - cost end
-    if name then left(quota - held) end -- of a policy
-    if held + cost > quota then
-      hold(min(now + 250000, max(list.waitable, now + 1000)), 'concurrency', name)
-    end
+    local n = held(list, cost)
+    left(quota - n)
+    if n + cost > quota then hold(slot(list), 'concurrency', name) end
     fits = min(fits, 1)
   end
-  if q.mc then cap(there, q.mc, 1) end
+
+  -- What holds all of the origin's requests, and how many of them may go.
+  local free, till, why = 1000000000, now, ''
+  local function holdAll(when, what)
+    if when > now then
+      free = 0
+      if when > till then till, why = when, what end
+    end
+  end
+  if q.mc then
+    free = q.mc - held(there, 1)
+    if free < 1 then holdAll(slot(there), 'concurrency') end
+  end
+  if q.iv and o.l then holdAll(tonumber(o.l) + q.iv, 'interval') end
+  if q.mp and held(there, 1) > 0 then
+    holdAll(now + max(q.mp, keep), 'interval')
+  elseif q.mp and (setO.e or o.e) then
+    holdAll(tonumber(setO.e or o.e) + q.mp, 'interval')
+  end
+  local common = q.iv or q.mp or q.mc
+  if q.iv or q.mp then free = min(free, 1) end
+  local open = free > 0
+  -- Other processes may have waited for longer. Their turns pass if they do not come.
+  local earlier = (line.mine or #line + 1) - 1
+  if common and open and earlier >= free then
+    local passes, each = now + 1000000, max(q.iv or 0, q.mp or 0)
+    for i = 1, earlier do passes = min(passes, line[i].till) end
+    if each > 0 then passes = min(passes, now + earlier * each) end
+    holdAll(max(passes, now + 1000), each > 0 and 'interval' or 'concurrency')
+  end
+  if common then free = min(free, 1) end
 
   local function gate(room, cost, when, name)
     if cost <= 0 then return end
@@ -202,10 +230,11 @@ if judged then
     avail = low
   end
 
-  if avail >= 1 then
+  shut = avail >= 1 and free < 1
+  if avail >= 1 and not shut then
     status = 1
-    n0 = min(q.need, avail)
-    if waiting == 0 and q.extra > 0 then
+    n0 = min(q.need, avail, free)
+    if waiting == 0 and q.extra > 0 and not common then
       local alive = 0
       for _, c in ipairs(clients) do
         if now - c.seen < 10000000 then alive = alive + 1 end
@@ -214,7 +243,7 @@ if judged then
     end
   end
 
-  if status == 0 then
+  if status == 0 and not shut then
     local n = ceil(ahead / unit) + 1
     for _, g in ipairs(gates) do
       local when = g.when(n * g.cost)
@@ -225,6 +254,9 @@ if judged then
       for _, c in ipairs(rivals) do at = min(at, max(c.till, now)) end
       if cause == '' then cause = 'queue' end
     end
+  end
+  if status == 0 then
+    if till > at then at, cause, policy = till, why, '' end
     wait = max(at - now, 1000)
   end
 
@@ -289,10 +321,22 @@ if judged then
         enqueue((waits or me.first > 0) and rounds * wants or wants, now + grace, true)
         if not waits then me.first = 0 end
       end
+    elseif shut then -- it waits in the origin's line, and nobody here for it
     elseif q.queue == 1 then
       enqueue(rounds * wants, now + wait + grace)
     elseif me.want > 0 then
       enqueue(0, 0)
+    end
+    if shut and q.queue == 1 then
+      if not line.mine then
+        line[#line + 1] = {id = q.c}
+        line.mine = #line
+      end
+      line[line.mine].till, line.dirty = now + wait + keep, true
+    elseif line.mine then
+      passed = status == 0 and open and #line > 1
+      table.remove(line, line.mine)
+      line.mine, line.dirty = nil, true
     end
   end
 end

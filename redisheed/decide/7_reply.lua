@@ -71,6 +71,13 @@ if q['do'] ~= 'check' then
   end
 
   if there.dirty then setO.s = written(there) end
+  if line.dirty and #line > 0 then
+    local s = {}
+    for i, r in ipairs(line) do s[i] = r.id .. ' ' .. int(r.till) .. ';' end
+    setO.t = table.concat(s)
+  elseif line.dirty and o.t then
+    redis.call('HDEL', O, 't')
+  end
   if born then setO.g = o.g end
   local flat = {}
   for field, value in pairs(setO) do
@@ -86,10 +93,10 @@ if q['do'] ~= 'check' then
   local left = ceil((expires - now) / 1000) + 2000
   if redis.call('PTTL', O) < left then redis.call('PEXPIRE', O, left) end
 
-  if news then
-    local some = there.freed
+  if news or passed then
+    local some = there.freed or passed
     for _, c in ipairs(clients) do some = some or c ~= me and c.first > 0 end
-    if some then publish({k = 'ask', p = not there.freed and q.p or nil}) end
+    if some then publish({k = 'ask', p = not (there.freed or passed) and q.p or nil}) end
   end
 end
 
@@ -100,4 +107,4 @@ for _, field in ipairs(order) do
 end
 local alive = #clients
 return {status, o.g, resets, int(now), m0, int(x0), m1, int(x1), wait, cause, policy, least, alive, waiting,
-  stands > now and stands - now or 0, doubt and 1 or 0, rests > now and rests - now or 0, (manual and 1 or 0) + (wdoubt and 2 or 0), list, begun}
+  stands > now and stands - now or 0, doubt and 1 or 0, rests > now and rests - now or 0, (manual and 1 or 0) + (wdoubt and 2 or 0) + (shut and 4 or 0), list, begun}
