@@ -170,4 +170,5 @@ type News struct {
 	Policies []Policy // announced
 	Reset    bool     // the origin's books were emptied
 	Ask      bool     // what was refused may be granted now
+	Err      error    // the ledger grants nothing any more, and why: those who wait get it, wrapped
 }

@@ -416,6 +416,11 @@ const mostPending = 1024
 // heed does what News asks for. Those who wait are to be judged again after.
 func (o *origin) heed(now time.Time, n *News) {
 	o.stirred = true
+	if n.Err != nil {
+		for _, p := range o.partitions {
+			p.endWaits(nil, ledgerError(n.Err))
+		}
+	}
 	if n.Partition == "" && (n.Ask || n.Pause < 0) {
 		o.shared.until = time.Time{}
 	}

@@ -190,6 +190,7 @@ func (l *Ledger) Close() error {
 	for _, b := range l.all() {
 		b.close()
 	}
+	l.tell(l.ended())
 	if stop != nil {
 		stop()
 		select {
@@ -198,6 +199,16 @@ func (l *Ledger) Close() error {
 		}
 	}
 	return err
+}
+
+// ended is what to tell registries of the origins whose requests may wait there: for limits of their own as well.
+func (l *Ledger) ended() (news []heed.News) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for origin := range l.origins {
+		news = append(news, heed.News{Origin: origin, Err: ErrClosed})
+	}
+	return news
 }
 
 // giveBack returns every lease and tells what has not been told. Where Redis does not
