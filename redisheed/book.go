@@ -22,10 +22,11 @@ type book struct {
 	used  atomic.Int64 // when last asked, in Unix nanoseconds
 
 	mu     sync.Mutex
-	limits *limits // as asked about last
-	askers []*ask  // first come first served
-	flying bool    // Redis is being asked, or is to be once it is the book's turn …
-	errand string  // … for this
+	limits *limits   // as asked about last
+	askers []*ask    // first come first served
+	flying bool      // Redis is being asked, or is to be once it is the book's turn …
+	errand string    // … for this …
+	set    time.Time // … since then
 	landed chan struct{}
 	closed bool
 
@@ -139,10 +140,24 @@ func (b *book) take(ctx context.Context, a *ask) (got, error) {
 	b.askers = append(b.askers, a)
 	b.pump(now)
 	b.mu.Unlock()
-	select {
-	case g := <-a.ready:
-		return g, g.err
-	case <-ctx.Done():
+	var wakes <-chan time.Time
+	deadline, limited := ctx.Deadline()
+	if limited {
+		wakes = time.After(enough(now, deadline, 0))
+	}
+wait:
+	for {
+		select {
+		case g := <-a.ready:
+			return g, g.err
+		case <-ctx.Done():
+			break wait
+		case now := <-wakes:
+			wakes = nil
+			if left := b.loseIfHung(now, a, deadline); left > 0 {
+				wakes = time.After(left)
+			}
+		}
 	}
 	b.mu.Lock()
 	select {
@@ -157,6 +172,40 @@ func (b *book) take(ctx context.Context, a *ask) (got, error) {
 		b.mu.Unlock()
 	}
 	return got{}, context.Cause(ctx)
+}
+
+// enough is how long Redis may take for an answer that is wanted by a deadline, where it lately took as long as rtt,
+// before it counts as lost: so that what becomes of the request then still can. It is more than is left where that
+// is too little to tell.
+func enough(now, deadline time.Time, rtt time.Duration) time.Duration {
+	return max(deadline.Sub(now)/2, 4*rtt, 20*time.Millisecond)
+}
+
+// loseIfHung has Redis count as lost for a, which cannot wait for longer than until a deadline, where it is late with
+// its answer. Who can wait longer does, unless a goes alone: then all do. It returns when to look again; 0: never.
+func (b *book) loseIfHung(now time.Time, a *ask, deadline time.Time) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	since := now
+	if b.flying {
+		since = b.set
+	}
+	most := enough(since, deadline, b.rtt)
+	switch left := most - now.Sub(since); {
+	case left > 0 && left < deadline.Sub(now):
+		return left
+	case left > 0 || !slices.Contains(b.askers, a): // it has its answer
+	default:
+		err := noAnswer(most)
+		if b.l.o.OnOutage == GoAlone {
+			b.lost(now, &question{}, err)
+		} else {
+			b.drop(a)
+			a.ready <- got{err: err}
+		}
+		b.pump(now)
+	}
+	return 0
 }
 
 func (b *book) drop(a *ask) {

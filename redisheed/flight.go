@@ -11,7 +11,7 @@ import (
 
 // fly sends a question off, as soon as it is its turn. b.mu is held.
 func (b *book) fly(now time.Time, do string) {
-	b.flying, b.errand = true, do
+	b.flying, b.errand, b.set = true, do, now
 	b.landed = make(chan struct{})
 	m := b.limits
 	if do == "ask" {

@@ -2,6 +2,7 @@ package redisheed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -146,5 +147,66 @@ func TestAHungRedisKeepsOneRequestWaiting(t *testing.T) {
 				end()
 			})
 		})
+	}
+}
+
+// Who cannot wait for as long as Options.Timeout is told that it is Redis that does not answer, or goes alone.
+func TestAHungRedisIsNoLimitToWhoCannotWaitForLong(t *testing.T) {
+	for outage, what := range map[Outage]string{Fail: "failing", GoAlone: "going alone"} {
+		for _, seed := range []string{"seed", ""} {
+			t.Run(fmt.Sprintf("%s, seed %q", what, seed), func(t *testing.T) {
+				inVirtualTime(t, func(t *testing.T, m *miniredis.Miniredis) {
+					var hung atomic.Bool
+					far := &farRedis{trip: func() time.Duration {
+						if hung.Load() {
+							return 3 * time.Second
+						}
+						return time.Millisecond
+					}}
+					rc := far.in(m)
+					l := New(rc, quiet(Options{OnOutage: outage, Lease: -1, Seed: []byte(seed)[:len(seed):len(seed)]}))
+					if seed == "" {
+						l.seed = nil
+					}
+					policy := heed.Policy{Name: "p", Quota: 10, Window: time.Minute}
+					r, err := heed.NewRegistry(heed.Config{Ledger: l, Logger: l.o.Logger, Default: heed.Limits{Policies: []heed.Policy{policy}}})
+					if err != nil {
+						t.Fatal(err)
+					}
+					limit := l.Limit("key", policy)
+					if _, err := limit.Acquire(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					if seed != "" {
+						pm := acquire(t, r)
+						answer(pm, 200)
+						pm.Release()
+					}
+					time.Sleep(20 * time.Second)
+					hung.Store(true)
+					for name, ask := range map[string]func(context.Context) error{
+						"Limit.Acquire":    func(ctx context.Context) error { _, err := limit.Acquire(ctx); return err },
+						"Registry.Acquire": func(ctx context.Context) error { _, err := r.Acquire(ctx, request()); return err },
+					} {
+						ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
+						if err := ask(ctx); errors.Is(err, heed.ErrLimited) || (err == nil) != (outage == GoAlone) {
+							t.Errorf("%s: %v", name, err)
+						}
+						if ctx.Err() != nil {
+							t.Errorf("%s: it took until the deadline", name)
+						}
+						cancel()
+					}
+					hung.Store(false)
+					time.Sleep(10 * time.Second)
+					if _, err := limit.Acquire(t.Context()); err != nil {
+						t.Errorf("and Redis is back: %v", err)
+					}
+					r.Close()
+					l.Close()
+					rc.Close()
+				})
+			})
+		}
 	}
 }

@@ -287,6 +287,10 @@ func (l *Ledger) run(ctx context.Context, origin, partition string, q *question,
 	return r, err
 }
 
+func noAnswer(within time.Duration) error {
+	return fmt.Errorf("redisheed: no answer from Redis within %v: %w", within, context.DeadlineExceeded)
+}
+
 // call calls f, for no longer than ctx and the timeout allow, whatever the
 // client makes of either. What f returns too late goes to late.
 func call[T any](ctx context.Context, timeout time.Duration, f func(context.Context) (T, error), late func(T)) (T, error) {
@@ -294,7 +298,7 @@ func call[T any](ctx context.Context, timeout time.Duration, f func(context.Cont
 		v   T
 		err error
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("redisheed: no answer from Redis within %v: %w", timeout, context.DeadlineExceeded))
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, noAnswer(timeout))
 	done := make(chan result, 1)
 	go func() {
 		// The command itself is not cancelled: what it did must become known.

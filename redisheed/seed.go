@@ -125,8 +125,11 @@ func (l *Ledger) fetchSeed(ctx context.Context) ([]byte, error) {
 
 // agreeOn returns the seed that is kept in Redis: what is offered, where there was none.
 func (l *Ledger) agreeOn(ctx context.Context, offered []byte) ([]byte, error) {
-	key := l.o.Prefix + ":seed"
-	v, err := call(ctx, l.o.Timeout, func(ctx context.Context) (string, error) {
+	key, timeout := l.o.Prefix+":seed", l.o.Timeout
+	if deadline, ok := ctx.Deadline(); ok {
+		timeout = min(timeout, enough(time.Now(), deadline, 0))
+	}
+	v, err := call(ctx, timeout, func(ctx context.Context) (string, error) {
 		v, err := l.c.Get(ctx, key).Result()
 		if !errors.Is(err, redis.Nil) {
 			return v, err
