@@ -187,22 +187,13 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 	case l.rate.low > 0 && l.idled(now, pm):
 		l.beginAnew(pm.start)
 	}
-	interrupted, soon := l.interruptions.refused(&l.rate, pm.start)
-	unlike = unlike && !soon
-	var known *throughput
-	switch {
-	case s != nil && unlike:
-		interrupted = true
-	case s != nil:
-		p.dropSlot(s)
-		interrupted = false
-	case unlike && l.rate.low > 0 && !interrupted:
-		before := l.rate
-		known = &before
-	}
+	interrupted, known := p.interruptedBy(s, pm, unlike)
 	if !interrupted {
+		if s != nil {
+			p.dropSlot(s)
+		}
 		p.exceeded(now, pm, hint, s != nil)
-		l.by429 = l.by429 && unlike || !whole
+		l.by429 = !whole || known != nil
 	}
 	if l.strict == nil {
 		l.strict, l.turns = newStrict(l.accepted, l.last.Sub(l.since)-l.quickest), &turns{}
@@ -215,6 +206,22 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 		p.setLearnedRate(now)
 	}
 	l.crowd.testing = l.crowd.refused(int64(max(pm.level, p.unanswered+1))) && l.rate.low == 0 && !l.timed && !interrupted
+}
+
+// interruptedBy reports whether the refusal of pm's request, at the beginning of a block, is no limit's: s is the one in flight that
+// is known, nil where there is none; unlike: a limit is known that refuses with another status. Where that is a rate, it may
+// turn out to be none later, and known is what is to hold again then.
+func (p *partition) interruptedBy(s *slot, pm *Permit, unlike bool) (yes bool, known *throughput) {
+	r := &p.learner.rate
+	yes, soon := p.learner.interruptions.refused(r, pm.start)
+	switch {
+	case s != nil:
+		return unlike && !soon, nil
+	case unlike && !soon && !yes && r.low > 0:
+		before := *r
+		known = &before
+	}
+	return yes, known
 }
 
 // exceeded takes in that pm's request was refused by a limit, at the beginning of a block; inFlight: it had been taken for
