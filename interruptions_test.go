@@ -24,7 +24,7 @@ func interrupted(o *heedtest.Origin, seed uint64, length time.Duration) {
 
 // Each interruption looks like a limit that has become less: what is sent falls by a few in a hundred each time.
 func TestInterruptionsDoNotSlowAnOriginForGood(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const half = 20 * time.Minute
 	for _, c := range []struct {
 		name      string
