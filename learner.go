@@ -177,21 +177,20 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 	if at := now.Add(l.lengthened(hint, whole)); hint > 0 && (fresh || at.Before(l.named)) {
 		l.named = at
 	}
-	s, unlike := p.inFlightLearned(), whole && l.by429
+	s := p.inFlightLearned()
 	switch {
 	case l.blocked:
 		l.refusedAgain(pm, fresh, hint, whole)
 		return
-	case s != nil && p.tooManyInFlight(now, s, pm, fresh, hint, unlike):
+	case s != nil && p.tooManyInFlight(now, s, pm, fresh, hint):
 		return
+	case s != nil:
+		p.dropSlot(s)
 	case l.rate.low > 0 && l.idled(now, pm):
 		l.beginAnew(pm.start)
 	}
-	interrupted, known := p.interruptedBy(s, pm, unlike)
-	if !interrupted {
-		if s != nil {
-			p.dropSlot(s)
-		}
+	interrupted, known := l.interruptedBy(pm.start, whole && l.by429)
+	if interrupted = interrupted && s == nil; !interrupted {
 		p.exceeded(now, pm, hint, s != nil)
 		l.by429 = !whole || known != nil
 	}
@@ -205,20 +204,16 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 	if l.rate.low > 0 {
 		p.setLearnedRate(now)
 	}
-	l.crowd.testing = l.crowd.refused(int64(max(pm.level, p.unanswered+1))) && l.rate.low == 0 && !l.timed && !interrupted
+	l.crowd.testing = l.crowd.refused(int64(max(pm.level, p.unanswered+1))) && l.rate.low == 0 && !l.timed
 }
 
-// interruptedBy reports whether the refusal of pm's request, at the beginning of a block, is no limit's: s is the one in flight that
-// is known, nil where there is none; unlike: a limit is known that refuses with another status. Where that is a rate, it may
-// turn out to be none later, and known is what is to hold again then.
-func (p *partition) interruptedBy(s *slot, pm *Permit, unlike bool) (yes bool, known *throughput) {
-	r := &p.learner.rate
-	yes, soon := p.learner.interruptions.refused(r, pm.start)
-	switch {
-	case s != nil:
-		return unlike && !soon, nil
-	case unlike && !soon && !yes && r.low > 0:
-		before := *r
+// interruptedBy reports whether the refusal of a request sent at start, at the beginning of a block, is no limit's; unlike: a limit
+// is known that refuses with another status. It may turn out to be none later: if that limit is a rate, known is what is to
+// hold again then.
+func (l *learner) interruptedBy(start time.Time, unlike bool) (yes bool, known *throughput) {
+	yes, soon := l.interruptions.refused(&l.rate, start)
+	if unlike && !soon && !yes && l.rate.low > 0 {
+		before := l.rate
 		known = &before
 	}
 	return yes, known
@@ -263,9 +258,8 @@ func (l *learner) refusedAgain(pm *Permit, fresh bool, hint time.Duration, whole
 	}
 }
 
-// tooManyInFlight reports whether a refusal is put down to the learned limit in flight, which allows fewer then; or to chance:
-// unlike one of that limit's it is a 503.
-func (p *partition) tooManyInFlight(now time.Time, s *slot, pm *Permit, fresh bool, hint time.Duration, unlike bool) bool {
+// tooManyInFlight reports whether a refusal is put down to the learned limit in flight, which allows fewer then.
+func (p *partition) tooManyInFlight(now time.Time, s *slot, pm *Permit, fresh bool, hint time.Duration) bool {
 	l := &p.learner
 	switch k := &l.crowd.streak; {
 	case !fresh, int64(pm.level) > s.policy.Quota, pm.start.Before(l.crowd.cut): // sent before it was learned, or lowered
@@ -280,7 +274,7 @@ func (p *partition) tooManyInFlight(now time.Time, s *slot, pm *Permit, fresh bo
 	default:
 		*k = k.next(now)
 	}
-	return unlike || p.fewerInFlight(now, s, int64(max(pm.level, p.unanswered+1)), hint)
+	return p.fewerInFlight(now, s, int64(max(pm.level, p.unanswered+1)), hint)
 }
 
 // moreToCome has the pace rise again soon where the rate fell from what it was for how little was accepted

@@ -54,7 +54,7 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 		p.refusedUntil(now, &r)
 	case why == foundStrictLimit:
 		// It goes again when another one ends.
-	case why == foundLimit && p.inFlightLearned() != nil && !p.learner.blocked:
+	case why == foundLimit && p.inFlightLearned() != nil:
 		r.backoff.blind = 1 // as does this one: however many there were, none of them waited
 	case why == foundLimit && p.learner.rate.low > 0:
 		p.pauseAtRate(now, &r)

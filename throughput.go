@@ -87,6 +87,10 @@ const (
 	mostMarks   = 32
 )
 
+// longOutage is for how long an origin is closed at least if that may have been an outage of the kind that an attempt at more
+// does not bring about.
+const longOutage = 10 * time.Second
+
 // noRarer is how long more is not tried at most because a limit was found as it was: a slow one may have been raised.
 const noRarer = 5 * time.Minute
 
@@ -269,7 +273,7 @@ func (t *throughput) reopened(closed time.Duration, refusals float64) {
 	missed := t.low * closed.Seconds()
 	dear := missed
 	if t.closed > 0 { // far longer than before, once, may have been an outage
-		dear = min(dear, t.low*longerByFar*t.closed.Seconds())
+		dear = min(dear, t.low*max(longerByFar*t.closed, longOutage).Seconds())
 	}
 	t.closed = closed
 	t.cost = int64(max(attemptCost*refusals, waitCost*dear))
