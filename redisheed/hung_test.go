@@ -16,6 +16,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// hanging is a Redis that answers after a millisecond or, while it hangs, after three seconds.
+func hanging(hung *atomic.Bool) *farRedis {
+	return &farRedis{trip: func() time.Duration {
+		if hung.Load() {
+			return 3 * time.Second
+		}
+		return time.Millisecond
+	}}
+}
+
 // A Redis that cannot even be connected to keeps nobody for longer than Options.Timeout.
 func TestNobodyWaitsForTheSubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -52,12 +62,7 @@ func TestNobodyWaitsForTheSubscription(t *testing.T) {
 func TestCloseDoesNotWaitForALostRedisOncePerPartition(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, m *miniredis.Miniredis) {
 		var hung atomic.Bool
-		far := &farRedis{trip: func() time.Duration {
-			if hung.Load() {
-				return 3 * time.Second
-			}
-			return time.Millisecond
-		}}
+		far := hanging(&hung)
 		r, end := far.registry(t, m, Options{Timeout: time.Second}, heed.Limits{Policies: []heed.Policy{{Name: "p", Quota: 10, Window: 24 * time.Hour}}})
 		var all []*heed.Permit
 		for i := range 100 {
@@ -88,12 +93,7 @@ func TestAHungRedisKeepsOneRequestWaiting(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T, m *miniredis.Miniredis) {
 				var hung atomic.Bool
-				far := &farRedis{trip: func() time.Duration {
-					if hung.Load() {
-						return 3 * time.Second
-					}
-					return time.Millisecond
-				}}
+				far := hanging(&hung)
 				r, end := far.registry(t, m, Options{Timeout: time.Second, OnOutage: outage}, heed.Limits{Policies: []heed.Policy{{Name: "p", Quota: 10, Window: 24 * time.Hour}}})
 				with := func(token int) *http.Request {
 					req := request()
@@ -157,12 +157,7 @@ func TestAHungRedisIsNoLimitToWhoCannotWaitForLong(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, seed %q", what, seed), func(t *testing.T) {
 				inVirtualTime(t, func(t *testing.T, m *miniredis.Miniredis) {
 					var hung atomic.Bool
-					far := &farRedis{trip: func() time.Duration {
-						if hung.Load() {
-							return 3 * time.Second
-						}
-						return time.Millisecond
-					}}
+					far := hanging(&hung)
 					rc := far.in(m)
 					l := New(rc, quiet(Options{OnOutage: outage, Lease: -1, Seed: []byte(seed)[:len(seed):len(seed)]}))
 					if seed == "" {
