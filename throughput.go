@@ -78,7 +78,7 @@ const (
 	few         = 8    // requests: one more or less makes a difference where there are fewer
 	attemptCost = 150  // accepted requests over which a refusal is to be spread …
 	waitCost    = 20   // … and over which one that might have been sent meanwhile
-	longerByFar = 4    // times
+	longerByFar = 4    // times as long as before: it may have been an outage, once
 	farFewer    = 16   // times fewer than before: that was no burst, or is not to come again
 	asItWas     = 0.02 // of a rate: found no further off, it is as it was …
 	mostStood   = 2    // … and tried after twice as many requests each time, up to so many times
