@@ -139,7 +139,7 @@ func (c *chance) shows(r *throughput, start time.Time, b *block, alone bool) (th
 	case n < few/2, probes > 1: // … and hardly ever so many, but a limit that was cut does
 		c.odds, c.proven = 0, 0
 		return 0
-	case r.pace() <= farBelow*c.proven && (alone || n >= farFewer && c.met >= 2*few): // else more would have been
+	case r.pace() <= farBelow*c.proven && (alone && r.penalty == 0 || n >= farFewer && c.met >= 2*few): // else more would have been
 		c.odds += 2
 	case r.pace() > r.low: // refused as an attempt at more, it may tell of a limit
 		c.odds = max(c.odds-1, 0)

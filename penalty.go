@@ -58,10 +58,17 @@ func (t *throughput) punished(usual float64) {
 	if t.climb > gently { // it rose by so much meanwhile that a window may have ended on the way
 		kept -= t.cycle
 	}
-	if t.tooFast > t.low {
+	little := 0.95 * t.tooFast
+	switch {
+	case t.tooFast > t.low:
+		t.kept = keptUp{proven: t.low}
 		t.low = max(t.low, t.at(max(kept, 0)))
-	} else {
-		t.low = 0.95 * t.tooFast
+	case !t.kept.bucket: // for the first time since more was tried
+		t.low, t.kept.bucket = little, true
+	case t.kept.proven < t.tooFast: // no lower than what was known before that
+		t.low = max(backOff*t.tooFast, min(t.kept.proven, little))
+	default:
+		t.low = backOff * t.tooFast
 	}
 	if t.climb /= 4; t.climb < slowly {
 		t.climb = 0

@@ -145,3 +145,24 @@ func TestOutageTakenForAWindowIsSoonSeenToHaveBeenOne(t *testing.T) {
 		}
 	}
 }
+
+// Each request that exceeds a limit which punishes costs a penalty: where it was cut, few attempts find what it lets through now,
+// and that they come one by one, each after a penalty, is no reason to take them for chance.
+func TestLimitThatPunishesAndWasCutIsFoundInFewAttempts(t *testing.T) {
+	manyRequests(t)
+	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.TokenBucket} {
+		load{heedtest.Config{
+			Algorithm: algorithm, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: 600, Window: time.Minute}}, Block: time.Minute, Latency: heedtest.RoundTrip(20 * time.Millisecond),
+		}, 16, 122, func(o *heedtest.Origin, _ *heed.Registry) {
+			time.Sleep(time.Hour)
+			o.SetPolicies(heedtest.Policy{Quota: 200, Window: time.Minute})
+			o.ResetTally()
+			time.Sleep(time.Hour)
+			tally := o.Tally()
+			t.Logf("%s: %d accepted of %d, %d refused", algorithm, tally.Accepted, 60*200, tally.Refused)
+			if tally.Accepted < 60*200*7/10 || tally.Refused > 10 {
+				t.Errorf("%s: %d accepted of %d, %d refused", algorithm, tally.Accepted, 60*200, tally.Refused)
+			}
+		}}.play(t)
+	}
+}

@@ -284,3 +284,27 @@ func TestRateIsNotMeasuredByAHandfulOfRequests(t *testing.T) {
 		}
 	}
 }
+
+// The rate of a window that was searched for is the pace that it let through for as many requests as it holds, and not only
+// what came from one refusal to the next, of which heed chose a part; nor is a whole window judged by the few that it lets
+// through while what was too much before still counts.
+func TestRateOfASlidingCounterIsFoundInAMinute(t *testing.T) {
+	var share, runs float64
+	for phase := range 5 {
+		for _, refused := range []bool{false, true} {
+			load{heedtest.Config{
+				Algorithm: heedtest.SlidingCounter, Phase: time.Duration(phase) * time.Second, CountRefused: refused, Dialect: heedtest.Silent,
+				Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}, Latency: heedtest.RoundTrip(50 * time.Millisecond),
+			}, 16, 24, func(o *heedtest.Origin, _ *heed.Registry) {
+				time.Sleep(time.Minute)
+				o.ResetTally()
+				time.Sleep(time.Minute - time.Second)
+				share, runs = share+float64(o.Tally().Accepted)/590, runs+1
+			}}.play(t)
+		}
+	}
+	t.Logf("%.3f of what was to be had in the second minute", share/runs)
+	if share/runs < 0.85 {
+		t.Errorf("%.3f of what was to be had in the second minute", share/runs)
+	}
+}

@@ -184,11 +184,15 @@ func (t *throughput) lower(least, through float64, rested bool) {
 		t.low = max(min(t.low, least), min(little, through))
 	case least < t.low: // a burst had been taken for the rate
 		t.low = max(least, t.low/8)
-		if n := t.total - t.opened.n; n < t.cycle/farFewer { // or all that came before there was a limit
+		n := t.total - t.opened.n
+		if n < t.cycle/farFewer { // or all that came before there was a limit
 			t.cycle, t.window = max(farFewer*n, 2), 0
 		}
 		if t.pressed > t.gathered { // else it may have been open for most of the time it was not asked
 			t.climb /= 2
+		}
+		if n < t.cycle/4 { // so little says not much
+			t.climb = max(t.climb, gently)
 		}
 	default: // it has become less
 		t.low *= backOff
@@ -313,7 +317,11 @@ func (t *throughput) at(n int64) float64 {
 		x, less := float64(n)/float64(t.cost), (1-cautious)/float64(int(1)<<t.stood)
 		return t.low * (1 - less*(1-x*x*x))
 	}
-	return t.low * math.Exp2(min(slowly*float64(n-t.cost)/t.round(shortest), 30))
+	least := int64(shortest)
+	if t.penalty > 0 { // a window may be that long
+		least = max(least, t.cost/waitCost)
+	}
+	return t.low * math.Exp2(min(slowly*float64(n-t.cost)/t.round(least), 30))
 }
 
 // round is how many requests are a cycle's worth where the pace rises, and least at least: no more than of a minute, unless
