@@ -233,6 +233,33 @@ func TestSecondaryLimitOfAnExhaustedBucketPausesAll(t *testing.T) {
 	})
 }
 
+// A time that only the documentation names ("wait for at least one minute … if your request continues to fail, wait for an
+// exponentially increasing amount of time") doubles with every refusal in a row, as where none is named.
+func TestDocumentedWaitDoublesWhereItWasNotEnough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{})
+		say := func(status int, body string) (until time.Duration) {
+			req := request(github + "/user")
+			pm := acquire(t, r, req)
+			resp := saying(status, body, "X-Ratelimit-Limit", "5000", "X-Ratelimit-Remaining", "4000", "X-Ratelimit-Reset", "3600")()
+			resp.Request = req
+			pm.Observe(resp)
+			pm.Release()
+			return r.Check(req).Wait.Truncate(10 * time.Second)
+		}
+		refuse := func() time.Duration { return say(403, `{"message":"You have exceeded a secondary rate limit."}`) }
+		for i, want := range []time.Duration{1, 2, 4, 5, 5} {
+			if got := refuse(); got != want*time.Minute {
+				t.Errorf("refusal %d in a row: wait of %v, want %v", i+1, got, want*time.Minute)
+			}
+		}
+		say(200, "")
+		if got := refuse(); got != time.Minute {
+			t.Errorf("after one that was accepted: wait of %v, want 1m", got)
+		}
+	})
+}
+
 // Who waits for an exhausted bucket is ahead of nobody, in another partition
 // neither.
 func TestWaitingForABucketHoldsNoOtherPartition(t *testing.T) {

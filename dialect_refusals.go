@@ -94,7 +94,7 @@ func (r *dialectReader) refuse(f *Refusal, timed bool, body []byte) {
 	}
 	r.a.RetryAfter = memberSpan(body, f.Member)
 	if r.a.RetryAfter <= 0 && !timed {
-		r.a.RetryAfter = f.Wait
+		r.a.RetryAfter, r.a.byRule = f.Wait, f.Wait > 0
 	}
 }
 

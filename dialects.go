@@ -173,6 +173,7 @@ type Refusal struct {
 	Member string
 
 	// Wait is how long the service's documentation asks to wait where the
-	// response names no time; 0: not said.
+	// response names no time; 0: not said. After several such refusals in a
+	// row it is twice as long each time, up to [Limits.MaxBackoff].
 	Wait time.Duration
 }

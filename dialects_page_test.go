@@ -57,7 +57,7 @@ and with what it means, and every one is tried in every test run.
 A dialect is spoken at the origins listed, and wherever its sign is sent; one marked "anywhere", or with neither, is
 spoken by whoever sends its fields. Where a response states a quota in the fields of the IETF drafts and in a dialect,
 it counts once: the drafts' fields come first, and the dialect adds what they lack. In the names of fields * stands for
-the name of the policy.
+the name of the policy. How long a refusal holds "without a hint" doubles with each in a row, up to MaxBackoff.
 
 Policies are named after their dimension, as the service writes it, in lower case ("requests", "input-tokens",
 "minute"). Where there is none they are named after their window ("15m"), as the early drafts do ("100;w=60"), or, if

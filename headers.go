@@ -46,6 +46,7 @@ type Announcement struct {
 	majors []string // as Dialect.Majors
 	usual  []string // those of Policies of which the answer does not say how long their windows are, but the service's documentation
 	named  bool     // as Dialect.Named
+	byRule bool     // the response does not say RetryAfter, but the service's documentation: Refusal.Wait
 }
 
 // ParseAnnouncement returns what a response received at now says about limits:

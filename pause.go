@@ -111,16 +111,19 @@ func (b *backoff) over() { b.n, b.blind, b.paced = 0, 0, 0 }
 // min·2ⁿ⁻¹ up to most, and up to a tenth longer, so that many clients do not
 // come back at once.
 func backoffWait(n int, least, most time.Duration) time.Duration {
-	d := least
+	d := doubled(least, n, min(most, ages))
+	return d + jitter(d/10)
+}
+
+// doubled is d, doubled with each of n times but the first, up to most.
+func doubled(d time.Duration, n int, most time.Duration) time.Duration {
 	for range n - 1 {
 		if d >= most/2 {
-			d = most
-			break
+			return most
 		}
 		d *= 2
 	}
-	d = min(d, most, ages)
-	return d + jitter(d/10)
+	return min(d, most)
 }
 
 // pauseJitter is how much later than a server asked its pause ends: at most a

@@ -46,7 +46,9 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 	}
 	before := r.backoff.began
 	r.fresh = r.backoff.event(now, pm.start) && !pm.doubted
-	r.asked = hintOf(a, o.limits.IgnoreHeaders)
+	if r.asked = hintOf(a, o.limits.IgnoreHeaders); a.byRule {
+		r.asked = doubled(r.asked, r.backoff.n, max(r.asked, o.limits.MaxBackoff))
+	}
 	r.hint = r.asked
 	why := p.learnFrom(now, &r, status)
 	switch {
