@@ -124,7 +124,7 @@ func (c *chance) shows(r *throughput, start time.Time, b *block, alone bool) (th
 	if c.found(r, start, n) {
 		c.blocks, c.top = 0, 0
 	}
-	if c.fell(r, n, probes) {
+	if c.fell(r, start, n, probes) {
 		through = max(severalTimes*r.low, c.proven)
 		c.take(float64(c.refused) / float64(c.refused+r.total-c.since))
 		return through
@@ -176,12 +176,16 @@ func (c *chance) found(r *throughput, start time.Time, n int64) bool {
 // whether the pace has fallen so far, in so many steps and with as many accepted as refused on the
 // way, that no limit is as far down: a part of the origin is out of order. A limit that was found before
 // is met again where it was, in a few steps: the pace has to be far below that, or to have fallen in many more.
-func (c *chance) fell(r *throughput, n int64, probes int) bool {
+func (c *chance) fell(r *throughput, start time.Time, n int64, probes int) bool {
 	if looked := r.doubt > 0 || r.trial; n >= 2*few || c.blocks == 0 || looked { // while the rate is looked for, no pace is one that was kept up
 		if n >= attemptCost || looked { // chance hardly accepts so many in a row that it would matter
 			c.top = 0
 		}
-		c.blocks, c.refused, c.since, c.top = 1, 1, r.total, max(c.top, r.pace())
+		pace := r.pace()
+		if r.climb > gently { // it may have risen far within a few requests
+			pace = min(pace, rateOf(r.total-r.opened.n, start.Sub(r.opened.at)))
+		}
+		c.blocks, c.refused, c.since, c.top = 1, 1, r.total, max(c.top, pace)
 		return false
 	}
 	c.blocks++

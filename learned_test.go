@@ -805,3 +805,30 @@ func TestBurstsAtAHiddenLimitDoNotSlowOneAnother(t *testing.T) {
 		})
 	}
 }
+
+// A pace that was only reached for a moment, as it rose steeply, is none that fell: where a smaller limit lies within a larger
+// one, the pace would rise as steeply after each end of the larger one.
+func TestSmallerLimitWithinALargerOneIsNotExceededAllTheTime(t *testing.T) {
+	manyRequests(t)
+	var accepted, refused int64
+	for phase := range 10 {
+		for _, trip := range []time.Duration{5 * time.Millisecond, 50 * time.Millisecond} {
+			inner := heedtest.NewOrigin(heedtest.Config{Algorithm: heedtest.TokenBucket, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: 20, Window: time.Second}}})
+			load{heedtest.Config{
+				Algorithm: heedtest.FixedWindowByClock, Phase: time.Duration(phase) * time.Second, Dialect: heedtest.Silent,
+				Policies: []heedtest.Policy{{Quota: 100, Window: 10 * time.Second}}, Latency: heedtest.RoundTrip(trip), Respond: inner.ServeHTTP,
+			}, 16, 30, func(o *heedtest.Origin, _ *heed.Registry) {
+				time.Sleep(time.Minute)
+				o.ResetTally()
+				inner.ResetTally()
+				time.Sleep(4*time.Minute - time.Second)
+				accepted += inner.Tally().Accepted
+				refused += o.Tally().Refused + inner.Tally().Refused
+			}}.play(t)
+		}
+	}
+	t.Logf("%d accepted, %d refused", accepted, refused)
+	if possible := int64(10 * 4800); accepted < possible*85/100 || refused > accepted*30/1000 {
+		t.Errorf("%d accepted of %d, %d refused", accepted, possible, refused)
+	}
+}
