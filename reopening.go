@@ -84,7 +84,7 @@ func (l *learner) learnPenalty(reopened time.Time) {
 		r.shut = min(r.shut, r.closed)
 	}
 	if l.blocks == 2 && reopened.Sub(l.hit) < r.penalty/2 { // the first one was an outage
-		r.penalty = 0
+		r.penalty, r.kept = 0, keptUp{}
 	}
 	if r.penalty > 0 || r.outgrown(r.tooFast, l.hit, l.accepted-l.meanwhile, r.total-r.zeros[0].n) {
 		r.punish(min(reopened.Sub(l.hit), r.closed))
