@@ -80,6 +80,7 @@ func (t *routes) mention(bucket string) bool {
 // of the routes that they were stated for.
 func (o *origin) nameBudgets(now time.Time) {
 	o.named = true
+	o.rejoin(now, nil) // from here on lanes tell routes apart
 	budget := func(pol *Policy, bucket *string) {
 		if *bucket == "" && pol.Name != "" && o.stated.mention(pol.Name) {
 			*bucket = pol.Name

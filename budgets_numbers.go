@@ -262,6 +262,7 @@ func (p *partition) setApart(t *quotaTold, route []byte, bucket string) {
 	o, name := p.origin, t.policy.Name
 	if !o.apart {
 		o.apart = true
+		o.rejoin(t.at, p) // from here on lanes tell routes apart
 		o.table()
 		for _, q := range o.partitions {
 			if s := q.slotIn("", name, ""); s != nil {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -108,9 +109,9 @@ func chaos(t *testing.T, seed uint64) {
 		t.Fatal(err)
 	}
 	time.Sleep(time.Hour)
-	for i := range 8 {
+	for _, name := range chaosOrigins {
 		for range 3 {
-			pm, err := r.Acquire(t.Context(), chaosTo(fmt.Sprintf("https://%d.example", i), "", "/"))
+			pm, err := r.Acquire(t.Context(), chaosTo(name, "", "/"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -149,7 +150,7 @@ func chaosMeddle(t *testing.T, r *Registry, rnd *rand.Rand, stop <-chan struct{}
 func chaosTurn(r *Registry, rnd *rand.Rand) error {
 	defer chaosCatch()
 	origin, limits := chaosOrigin(rnd), chaosLimits
-	switch rnd.IntN(9) {
+	switch rnd.IntN(11) {
 	case 0, 1, 2:
 		return r.SetLimits(origin, limits[rnd.IntN(len(limits))])
 	case 3:
@@ -164,8 +165,27 @@ func chaosTurn(r *Registry, rnd *rand.Rand) error {
 		return r.Reset(origin)
 	case 8:
 		r.Snapshot()
+	case 9, 10:
+		chaosSplit(r.known(origin), chaosPath(rnd))
 	}
 	return nil
+}
+
+// chaosSplit takes it that a route has a limit of its own.
+func chaosSplit(o *origin, path string) {
+	if o == nil {
+		return
+	}
+	now := o.lock()
+	for _, p := range o.partitions {
+		if p.canSplit() && !slices.Contains(o.own, routeOf("GET", path)) {
+			p.suspect = &suspect{route: routeOf("GET", path)}
+			p.split(now)
+			break
+		}
+	}
+	o.wakeAll(now)
+	o.unlock()
 }
 
 // What a body held that nobody counted is no news for a ledger that is not told of it.
@@ -206,6 +226,11 @@ func checkBooks(t *testing.T, o *origin) {
 	}
 	for _, p := range o.partitions {
 		name := fmt.Sprintf("%s #%d", o.name, p.number)
+		p.eachKin(func(q *partition) {
+			if !slices.Contains(o.partitions, q) || !slices.Equal(q.commonSlots(), p.commonSlots()) {
+				t.Errorf("%s keeps to %d policies, its kin to %d", name, len(p.commonSlots()), len(q.commonSlots()))
+			}
+		})
 		if p.unanswered != 0 || p.listening != 0 || p.inFlight.len != 0 || p.inFlight.oldest != nil || p.inFlight.youngest != nil || p.opening.flying != 0 {
 			t.Errorf("%s: %d unanswered, %d bodies looked at, %d in flight, %d of its opening", name, p.unanswered, p.listening, p.inFlight.len, p.opening.flying)
 		}
@@ -242,11 +267,20 @@ func chaosTime(rnd *rand.Rand, most time.Duration) time.Duration {
 	return time.Duration(rnd.Int64N(int64(most/step))) * step
 }
 
-func chaosOrigin(rnd *rand.Rand) string { return fmt.Sprintf("https://%d.example", rnd.IntN(8)) }
+var chaosOrigins = func() (all [8]string) {
+	for i := range all {
+		all[i] = fmt.Sprintf("https://%d.example", i)
+	}
+	return all
+}()
+
+func chaosOrigin(rnd *rand.Rand) string { return chaosOrigins[rnd.IntN(len(chaosOrigins))] }
 
 func chaosRequest(rnd *rand.Rand) *http.Request {
-	return chaosTo(chaosOrigin(rnd), fmt.Sprint("Bearer ", rnd.IntN(3)), fmt.Sprint("/", rnd.IntN(3)))
+	return chaosTo(chaosOrigin(rnd), fmt.Sprint("Bearer ", rnd.IntN(3)), chaosPath(rnd))
 }
+
+func chaosPath(rnd *rand.Rand) string { return []string{"/a", "/b", "/c"}[rnd.IntN(3)] }
 
 func chaosTo(origin, credential, path string) *http.Request {
 	req, err := http.NewRequest("GET", origin+path, nil)
@@ -335,10 +369,14 @@ func chaosAnswer(pm *Permit, rnd *rand.Rand, sleep func(time.Duration)) (again b
 			h := http.Header{"Content-Type": {"application/problem+json"}, "Retry-After": {"1"}}
 			pm.Observe(&http.Response{StatusCode: 429, Header: h, Body: &chaosBody{left: 5}})
 		}
+		wait := Announcement{RetryAfter: time.Second, Bucket: "b"}
+		if pm.origin == nil || pm.origin.name < chaosOrigins[4] { // else budgets tell all routes apart, and none is given a limit of its own
+			wait = Announcement{}
+		}
 		var all sync.WaitGroup
 		for _, call := range []func(){
 			look, look, func() { pm.Remaining() }, func() { pm.Observe(resp) },
-			func() { pm.Learn(Announcement{RetryAfter: time.Second, Bucket: "b"}) },
+			func() { pm.Learn(wait) },
 		} {
 			all.Go(call)
 		}

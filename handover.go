@@ -5,14 +5,11 @@ import (
 	"time"
 )
 
-// canSplit reports whether a route of the partition may be given one of its own: where only
-// refusals tell of limits, and no credential has one on all routes that two partitions would have to share.
+// canSplit reports whether a route of the partition may be given one of its own: where no budgets tell
+// routes apart already, and no other processes would have to do so as well.
 func (p *partition) canSplit() bool {
 	o := p.origin
-	return p.route == "" && p.shared == nil && o.routes == nil && len(o.own) < mostOwn && len(o.known) == 0 &&
-		!slices.ContainsFunc(o.partitions, func(q *partition) bool {
-			return slices.ContainsFunc(q.slots, func(s *slot) bool { return s.source != SourceLearned })
-		})
+	return p.route == "" && p.shared == nil && o.routes == nil && len(o.own) < mostOwn
 }
 
 // split gives the route under suspicion a partition of its own: the present one, which holds already

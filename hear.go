@@ -402,7 +402,7 @@ const (
 func (p *partition) announced(now time.Time, pol Policy, bucket string) *slot {
 	s := p.slotIn(bucket, pol.Name, pol.PartitionKey)
 	if s != nil && s.said.Unit != pol.Unit { // its books are in another unit
-		p.dropSlot(s)
+		p.dropCommon(s)
 		s = nil
 	}
 	switch {
@@ -411,9 +411,10 @@ func (p *partition) announced(now time.Time, pol Policy, bucket string) *slot {
 	case s == nil:
 		s = newSlot(pol, SourceAnnounced)
 		s.bucketName = bucket
-		p.origin.rejoin(now, p) // it may hold for all routes
-		p.slots = append(p.slots, s)
-		p.charge(now, s)
+		if bucket != "" { // from here on lanes tell routes apart
+			p.origin.rejoin(now, p)
+		}
+		p.addCommon(now, s)
 	case s.said != pol:
 		s.said = pol
 		s.resize(now, pol)
@@ -446,18 +447,18 @@ func (o *origin) know(pol knownPolicy) {
 // fade drops announced policies that are no longer announced.
 func (p *partition) fade(now time.Time) {
 	o := p.origin
-	p.slots = slices.DeleteFunc(p.slots, func(s *slot) bool {
+	for i := 0; i < len(p.slots); {
+		s := p.slots[i]
 		if !s.faded(now) {
-			return false
+			i++
+			continue
 		}
 		o.known = slices.DeleteFunc(o.known, func(k knownPolicy) bool {
 			return k.Name == s.policy.Name && k.PartitionKey == s.policy.PartitionKey && k.bucket == s.bucketName
 		})
-		p.news = true
-		p.closeAccounts(s)
-		p.openBucket(now, s.bucketName) // as if it had never been announced
-		return true
-	})
+		p.dropCommon(s)
+		p.openKin(now, s.bucketName) // as if it had never been announced
+	}
 }
 
 // remaining returns the least left over all policies that hold a lane; -1:

@@ -108,7 +108,7 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 	}
 	if pl.n == 0 && v.goes(now) && (!a.opts.noWait || o.limits.Smoothing.always()) {
 		p.smooth(now, a.lane)
-		v.pace(now, &p.smoother, a.units())
+		v.pace(now, p.pacer(), a.units())
 		if l := a.lane; l != nil {
 			v.pace(now, &l.smoother, a.units())
 		}
@@ -124,7 +124,7 @@ func (p *partition) judgeSlot(now time.Time, a *ask, pl *place, i int, first tim
 		if at, closed := s.shut(now); closed {
 			v.holdBy(at, s.obstacle())
 		} else if !at.IsZero() {
-			p.openBucket(now, s.bucketName)
+			p.openKin(now, s.bucketName)
 		}
 		return
 	}
@@ -134,8 +134,7 @@ func (p *partition) judgeSlot(now time.Time, a *ask, pl *place, i int, first tim
 		next = 1
 	}
 	if s.turn(now, next) {
-		p.openBucket(now, s.bucketName)
-		p.news = true
+		p.openKin(now, s.bucketName)
 	}
 	if p.shared.judges(s) {
 		return
@@ -320,11 +319,13 @@ func (p *partition) impossible(a *ask) *slot {
 // that hold all, and of those that hold the lane alone.
 func (p *partition) smooth(now time.Time, l *lane) {
 	var waiting tally
-	p.queues(func(_ *lane, q *queue) {
-		t := q.tally()
-		waiting.add(&t)
+	p.eachKin(func(p *partition) {
+		p.queues(func(_ *lane, q *queue) {
+			t := q.tally()
+			waiting.add(&t)
+		})
 	})
-	p.smoothTo(now, &p.smoother, nil, &waiting)
+	p.smoothTo(now, p.pacer(), nil, &waiting)
 	if l != nil {
 		waiting = l.queue.tally()
 		p.smoothTo(now, &l.smoother, l, &waiting)
@@ -372,7 +373,7 @@ func (p *partition) admit(now time.Time, a *ask) *Permit {
 			pm.slots = pm.slots || s.policy.Unit == UnitConcurrentRequests
 		}
 	}
-	pm.paced = p.smoother.take(now, a.units())
+	pm.paced = p.pacer().take(now, a.units())
 	pm.serial, pm.first = p.opening.take(now), o.opening.take(now)
 	if l := a.lane; l != nil {
 		pm.lanePaced = l.smoother.take(now, a.units())

@@ -193,6 +193,11 @@ func (w *waiter) appendTo(all []*waiter) []*waiter {
 	return w.right.appendTo(all)
 }
 
+// walk calls f for w and all below it, in order, until that returns false.
+func (w *waiter) walk(f func(*waiter) bool) bool {
+	return w == nil || w.left.walk(f) && f(w) && w.right.walk(f)
+}
+
 // sumAll is sum for w and all below it.
 func (w *waiter) sumAll() {
 	if w != nil {

@@ -12,10 +12,10 @@ import (
 // unlikely as there are more ways to pick as many of all than of that route. And the more routes have
 // been under suspicion before, for others were refused after all, the more that has to be.
 //
-// Of requests that go one by one nothing is concluded: those of a program that asks for its routes
-// in turn may meet the end of a window with the same one each time. Nor is it where it asks for all of one
-// route first: what was sent before all that was refused may be the last that the limit let through, and
-// counts only as far as as much was sent after.
+// Of requests that go one by one nothing is concluded, save where lots decided which of them goes: those of a program
+// that asks for its routes in turn may meet the end of a window with the same one each time. Nor is it where it asks
+// for all of one route first: what was sent before all that was refused may be the last that the limit let through,
+// and counts only as far as as much was sent after.
 type suspect struct {
 	route    string          // that was refused last
 	sent     time.Time       // when the first of those was sent that were refused at the latest event …
@@ -23,6 +23,9 @@ type suspect struct {
 	refused  int             // of those in flight then …
 	accepted int             // … of the route, sent after the first that was refused …
 	beside   []time.Duration // … and of others, how long they had been on their way
+	events   int             // so many in a row
+	well     bool            // others were accepted since the latest
+	lots     lots            // which of the route and of others goes next
 	halvings float64         // of how likely the events before make a limit on all routes
 	cleared  int             // suspects before
 	others   pause           // what holds all, for the server asked for it beside refusals of the route
@@ -32,6 +35,7 @@ const (
 	unlikely = 10 // halvings: once in 1024 it is by chance
 	mostOwn  = 64 // routes of an origin with limits of their own
 
+	outOfTurn  = 2  // events in a row, though nothing else was accepted meanwhile, before lots are drawn
 	mostBeside = 64 // of others that are remembered: with so many, few refusals are enough
 )
 
@@ -66,7 +70,9 @@ func isOf(route, method, path string) bool {
 // hearAccepted takes in that pm's request was accepted.
 func (s *suspect) hearAccepted(pm *Permit) {
 	switch {
-	case s == nil || pm.start.After(s.heard):
+	case s == nil:
+	case pm.start.After(s.heard):
+		s.well = s.well || !s.isFor(pm)
 	case s.isFor(pm):
 		if pm.start.After(s.sent) {
 			s.accepted++
@@ -92,11 +98,15 @@ func (p *partition) suspectRoute(now time.Time, pm *Permit, fresh bool) bool {
 		s, p.suspect = next, next
 		fresh = true
 	case fresh:
-		s.halvings += s.inFlight()
+		s.halvings += s.inFlight() + halvings(pm.chance)
+		if s.well || s.events >= outOfTurn {
+			s.lots.renew(now)
+		}
 	}
 	switch {
 	case fresh:
 		s.sent, s.heard, s.refused, s.accepted, s.beside = pm.start, now, 1, 0, s.beside[:0]
+		s.events, s.well = s.events+1, false
 	case !pm.start.After(s.heard):
 		s.sent = soonest(s.sent, pm.start)
 		s.refused++

@@ -13,15 +13,17 @@ import (
 	"github.com/heedhttp/heed"
 )
 
-// twoRoutes is an origin that says nothing of its limits, of which 8 goroutines ask for /limited
-// and 8 for /free all the time.
+// twoRoutes is an origin, of which some goroutines ask for /limited and as many for /free all the time.
 type twoRoutes struct {
 	accepts       func(path string, now time.Time, h http.Header) bool
-	limited, free int // accepted
+	goroutines    int                 // 0: 16
+	lasts         time.Duration       // 0: a minute
+	asks          func(i, k int) bool // whether the i-th goroutine's k-th request is for /limited; nil: that of every second one
+	limited, free int                 // accepted
 	refused       int
 }
 
-// play has them ask for a minute. Then it calls after, with all answered.
+// play has them ask. Then it calls after, with all answered.
 func (o *twoRoutes) play(t *testing.T, seed uint64, after func(r *heed.Registry)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -38,12 +40,25 @@ func (o *twoRoutes) play(t *testing.T, seed uint64, after func(r *heed.Registry)
 			return true
 		}}
 		tr := quiet(t, l, heed.Limits{})
-		end := time.Now().Add(time.Minute)
+		if o.goroutines == 0 {
+			o.goroutines = 16
+		}
+		if o.lasts == 0 {
+			o.lasts = time.Minute
+		}
+		if o.asks == nil {
+			o.asks = func(i, _ int) bool { return i%2 == 0 }
+		}
+		end := time.Now().Add(o.lasts)
 		var busy sync.WaitGroup
-		for i := range 16 {
+		for i := range o.goroutines {
 			busy.Go(func() {
-				for time.Now().Before(end) {
-					resp, err := tr.Client().Get(example + []string{"/limited", "/free"}[i%2])
+				for k := 0; time.Now().Before(end); k++ {
+					path := "/free"
+					if o.asks(i, k) {
+						path = "/limited"
+					}
+					resp, err := tr.Client().Get(example + path)
 					if err != nil {
 						t.Error(err)
 						return
@@ -108,6 +123,115 @@ func TestRouteThatAloneIsRefusedHoldsNoOther(t *testing.T) {
 			t.Errorf("hint %v: %d of the limited route accepted of %d, %d of the free one of %d, %d refused", hint, limited, 600*seeds, free, 9600*seeds, refused)
 		}
 	}
+}
+
+// Where a route has a hidden limit and there are never more than a few requests in flight, or the origin announces a
+// limit on all routes as well, that on one of them holds no other either, once it was met some times.
+func TestRouteThatAloneIsRefusedHoldsNoOtherThoughRequestsAreFew(t *testing.T) {
+	manyRequests(t)
+	for _, test := range []struct {
+		hint, announced bool
+		free            int // at least
+	}{
+		{false, false, 15000}, // of the 18,000 that one goroutine can ask for
+		{true, false, 5000},   // for it is all held for nearly a minute by each of the first refusals
+		{false, true, 8000},   // of 9,000 announced
+		{true, true, 4000},
+	} {
+		for seed := range uint64(2) {
+			own, all := window{quota: 30, length: time.Minute}, window{quota: 600, length: time.Minute}
+			beyond := 0
+			o := &twoRoutes{goroutines: 2, lasts: 15 * time.Minute, accepts: func(path string, now time.Time, h http.Header) bool {
+				if path == "/limited" && !own.take(now) {
+					if test.hint {
+						h.Set("Retry-After", toSecond(now, own.end))
+					}
+					return false
+				}
+				if !test.announced {
+					return true
+				}
+				ok := all.take(now)
+				all.announce(h)
+				if !ok {
+					beyond++
+				}
+				return ok
+			}}
+			var apart []string
+			o.play(t, seed, func(r *heed.Registry) { apart = routes(r) })
+			t.Logf("hint %v, announced %v: %d of the limited route accepted of 450, %d of the free one, %d refused, %d of those as announced",
+				test.hint, test.announced, o.limited, o.free, o.refused, beyond)
+			if o.free < test.free || o.limited < 330 || o.refused > 60 || beyond > 2 || !slices.Equal(apart, []string{"", "GET /limited"}) {
+				t.Errorf("hint %v, announced %v: %d of the limited route accepted of 450, %d of the free one, at least %d expected, %d refused, %d of those as announced; partitions for %q",
+					test.hint, test.announced, o.limited, o.free, test.free, o.refused, beyond, apart)
+			}
+		}
+	}
+}
+
+// However regularly programs ask for two routes, a limit on both is not taken for that of one.
+func TestHiddenLimitOnAllRoutesIsNotTakenForThatOfOneThoughRequestsAreFew(t *testing.T) {
+	sideBySide(t)
+	limits := map[string]func() func(now time.Time) bool{
+		"window": func() func(time.Time) bool {
+			w := window{quota: 50, length: 5 * time.Second}
+			return w.take
+		},
+		"bucket": func() func(time.Time) bool {
+			b := bucketOf{rate: 10, burst: 20, left: 20}
+			return b.take
+		},
+		"strict": func() func(time.Time) bool {
+			b := bucketOf{rate: 10, burst: 1, left: 1}
+			return b.take
+		},
+	}
+	patterns := map[string]func(i, k int) bool{
+		"a goroutine for each":        nil,
+		"all in turn":                 func(_, k int) bool { return k%2 == 0 },
+		"one in eight":                func(i, k int) bool { return (i+k)%8 == 0 },
+		"ten of one, then of another": func(_, k int) bool { return k/10%2 == 0 },
+	}
+	for limit, limited := range limits {
+		for pattern, asks := range patterns {
+			for _, hint := range []bool{false, true} {
+				split := func(seed uint64) (apart bool) {
+					takes := limited()
+					o := &twoRoutes{goroutines: 4, lasts: 10 * time.Minute, asks: asks, accepts: func(_ string, now time.Time, h http.Header) bool {
+						ok := takes(now)
+						if !ok && hint {
+							h.Set("Retry-After", "1")
+						}
+						return ok
+					}}
+					o.play(t, seed, func(r *heed.Registry) { apart = len(routes(r)) > 1 })
+					return apart
+				}
+				if split(1) && (split(2) || split(3)) { // it may be by chance, in one of some hundred plays
+					t.Errorf("%s, %s, hint %v: taken for the limit of one route, twice in three plays", limit, pattern, hint)
+				}
+			}
+		}
+	}
+}
+
+// bucketOf is a bucket of tokens.
+type bucketOf struct {
+	rate, burst, left float64
+	last              time.Time
+}
+
+func (b *bucketOf) take(now time.Time) bool {
+	if !b.last.IsZero() {
+		b.left = min(b.burst, b.left+now.Sub(b.last).Seconds()*b.rate)
+	}
+	b.last = now
+	if b.left < 1 {
+		return false
+	}
+	b.left--
+	return true
 }
 
 func TestHiddenLimitOnAllRoutesHoldsAll(t *testing.T) {

@@ -40,6 +40,7 @@ type Permit struct {
 	observed  bool
 	over      bool
 	listening *int      // counts it among those whose bodies are being looked at; nil: it is not
+	chance    float64   // that it had of going where lots were drawn, of a route under suspicion and others; 0: they were not
 	doubted   bool      // sent during a pause, to see whether another path is refused too
 	retryAt   time.Time // refused without a hint: its own next try is not before this
 	budgets   string    // refused: the key of the lane of those that its answer named; "": none
@@ -268,7 +269,7 @@ func (pm *Permit) end(unsent bool) {
 func (pm *Permit) unspread(now time.Time) {
 	n := costOf(pm.costs, UnitRequests, 1)
 	if pm.paced {
-		pm.p.smoother.refund(now, n)
+		pm.p.pacer().refund(now, n)
 	}
 	if pm.lanePaced {
 		pm.lane.smoother.refund(now, n)

@@ -133,7 +133,7 @@ func (p *partition) ahead(now time.Time) int {
 	if o := &p.opening; o.limit > 0 {
 		n = min(n, o.limit-o.flying-1)
 	}
-	if l := p.smoother.limiter; l != nil {
+	if l := p.pacer().limiter; l != nil {
 		n = min(n, int(l.TokensAt(now))-1)
 	}
 	return max(n, 0)

@@ -119,6 +119,7 @@ type partition struct {
 
 	slots    []*slot
 	cuts     []*slot // that hold for longer than is waited for, which was told and not yet that it is over
+	kin      *kin    // nil: no route of its credential has a limit of its own
 	smoother smoother
 	opening  opening
 	pause    pause
@@ -178,13 +179,11 @@ func (o *origin) newPartition(key partitionKey, route string, now time.Time) *pa
 	case !o.opened:
 		p.opening.meet(now)
 	}
-	p.configure(now, true)
-	if !o.limits.IgnoreHeaders { // else they are from before that was set
-		for _, k := range o.known {
-			s := newSlot(k.Policy, SourceAnnounced)
-			s.bucketName = k.bucket
-			p.slots = append(p.slots, s)
-		}
+	if q := o.kinOf(key, route); q != nil {
+		p.joinKin(q)
+	} else {
+		p.configure(now, true)
+		p.announceKnown()
 	}
 	p.index = len(o.partitions)
 	o.partitions = append(o.partitions, p)
@@ -201,9 +200,22 @@ func (o *origin) newPartition(key partitionKey, route string, now time.Time) *pa
 	return p
 }
 
+// announceKnown has the partition keep to what the origin announced to others.
+func (p *partition) announceKnown() {
+	if p.origin.limits.IgnoreHeaders { // they are from before that was set
+		return
+	}
+	for _, k := range p.origin.known {
+		s := newSlot(k.Policy, SourceAnnounced)
+		s.bucketName = k.bucket
+		p.slots = append(p.slots, s)
+	}
+}
+
 // remove forgets a partition.
 func (o *origin) remove(now time.Time, p *partition) {
 	p.resume(now)
+	p.leaveKin()
 	p.slots = nil
 	p.uncut(now)
 	o.reg.size.Add(-1)

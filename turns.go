@@ -37,7 +37,7 @@ func (p *partition) wake(now time.Time) {
 	case o.stirred || o.limits.Unlimited:
 		o.gather(now)
 	default:
-		p.gather(now)
+		p.gatherKin(now)
 	}
 	o.serve(now)
 }
@@ -60,6 +60,15 @@ func (p *partition) gather(now time.Time) {
 	p.settleDeadlines(now)
 	p.unpark(now)
 	p.takeTurns(now)
+}
+
+// gatherKin does so for all partitions that have slots in common with this one.
+func (p *partition) gatherKin(now time.Time) {
+	news := p.news
+	p.eachKin(func(q *partition) {
+		q.news = q.news || news
+		q.gather(now)
+	})
 }
 
 // gather does so for all partitions.

@@ -52,6 +52,7 @@ func (p *partition) wakeHead(now time.Time) bool {
 // grant lets w go, whose turn it is, unless it went from another line meanwhile, or makes way for another.
 func (p *partition) grant(now time.Time, w *waiter) {
 	late := w.makesWay(now)
+	other, chance := p.draw(now, w.queue, w.queue.head())
 	p.leave(w)
 	switch {
 	case late:
@@ -59,7 +60,12 @@ func (p *partition) grant(now time.Time, w *waiter) {
 	case w.wentElsewhere():
 		w.resolve(nil, errWentElsewhere)
 	default:
-		w.resolve(p.admit(now, &w.ask), nil)
+		pm := p.admit(now, &w.ask)
+		if other != nil {
+			pm.chance = chance
+			p.suspect.lots.next()
+		}
+		w.resolve(pm, nil)
 	}
 }
 
@@ -74,9 +80,12 @@ func (v *verdict) wakeAt() time.Time {
 
 // next returns the waiter whose turn it is: the head of the queue, or, while
 // it is in doubt whether more than one path is being refused, the first that
-// asks for another path.
+// asks for another path; or, where the head is of a route under suspicion, who goes by lot.
 func (p *partition) next(now time.Time, q *queue) *waiter {
 	head := q.head()
+	if w := p.goesBehind(now, q, head); w != nil {
+		return w
+	}
 	if head == nil || !p.pause.doubtful || p.pause.tried || p.learner.crowd.testing || !p.pause.holds(now) {
 		return head
 	}

@@ -1,0 +1,107 @@
+package heed
+
+import (
+	"slices"
+	"time"
+)
+
+// A kin is the partitions of one credential: that of most routes, and those of routes with limits of
+// their own that only refusals tell of. What is announced or configured holds for all of them together:
+// they have those slots in common, and spread their requests by one smoother.
+type kin struct {
+	all      []*partition
+	smoother smoother
+}
+
+// eachKin calls f for every partition that has its slots in common with this one, which is the first.
+func (p *partition) eachKin(f func(q *partition)) {
+	f(p)
+	if p.kin == nil {
+		return
+	}
+	for _, q := range p.kin.all {
+		if q != p {
+			f(q)
+		}
+	}
+}
+
+// kinOf returns a partition of the credential that has, or is to have, one of a key for a route; nil
+// where there is none but that one.
+func (o *origin) kinOf(key partitionKey, route string) *partition {
+	if len(o.own) == 0 {
+		return nil
+	}
+	rest := key
+	if route != "" {
+		if rest = o.reg.ownKey(key, []byte(route)); o.partition(rest) != nil {
+			return o.partition(rest)
+		}
+	}
+	for _, own := range o.own {
+		if p := o.partition(o.reg.ownKey(rest, []byte(own))); p != nil && p.route != route {
+			return p
+		}
+	}
+	return nil
+}
+
+// joinKin has a new partition keep to the slots that another one of its credential has.
+func (p *partition) joinKin(q *partition) {
+	if q.kin == nil {
+		q.kin = &kin{all: []*partition{q}, smoother: q.smoother}
+		q.smoother = smoother{}
+	}
+	p.kin = q.kin
+	p.kin.all = append(p.kin.all, p)
+	p.slots = q.commonSlots()
+}
+
+// commonSlots are those that all of the partition's kin have: what was learned holds for one alone.
+func (p *partition) commonSlots() []*slot {
+	return slices.DeleteFunc(slices.Clone(p.slots), func(s *slot) bool { return s.source == SourceLearned })
+}
+
+// leaveKin undoes joinKin.
+func (p *partition) leaveKin() {
+	k := p.kin
+	if k == nil {
+		return
+	}
+	p.kin = nil
+	k.all = slices.DeleteFunc(k.all, func(q *partition) bool { return q == p })
+	if len(k.all) == 1 {
+		last := k.all[0]
+		last.kin, last.smoother = nil, k.smoother
+	}
+}
+
+// pacer is the smoother of the partition's requests.
+func (p *partition) pacer() *smoother {
+	if p.kin != nil {
+		return &p.kin.smoother
+	}
+	return &p.smoother
+}
+
+// addCommon has a slot hold all requests of the credential, those in flight among them.
+func (p *partition) addCommon(now time.Time, s *slot) {
+	p.eachKin(func(q *partition) {
+		q.slots = append(q.slots, s)
+		q.charge(now, s)
+		q.news = true
+	})
+}
+
+// dropCommon forgets a policy of all requests of the credential.
+func (p *partition) dropCommon(s *slot) {
+	p.eachKin(func(q *partition) { q.dropSlot(s) })
+}
+
+// openKin has one request of each partition go ahead of the others of a budget.
+func (p *partition) openKin(now time.Time, bucket string) {
+	p.eachKin(func(q *partition) {
+		q.openBucket(now, bucket)
+		q.news = true
+	})
+}
