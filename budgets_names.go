@@ -35,7 +35,7 @@ func (p *partition) hearNames(now time.Time, pm *Permit, a *Announcement) {
 	if a.named || slices.ContainsFunc(p.slots, func(s *slot) bool {
 		return s.source == SourceAnnounced && s.policy.Name != "" && !keyHas(key, s.policy.Name) && o.stated.mention(s.policy.Name)
 	}) {
-		o.nameBudgets(now)
+		o.nameBudgets(now, p)
 	}
 }
 
@@ -78,9 +78,9 @@ func (t *routes) mention(bucket string) bool {
 
 // nameBudgets makes the policies that answers have stated by name the budgets
 // of the routes that they were stated for.
-func (o *origin) nameBudgets(now time.Time) {
+func (o *origin) nameBudgets(now time.Time, heard *partition) {
 	o.named = true
-	o.rejoin(now, nil) // from here on lanes tell routes apart
+	o.rejoin(now, heard) // from here on lanes tell routes apart
 	budget := func(pol *Policy, bucket *string) {
 		if *bucket == "" && pol.Name != "" && o.stated.mention(pol.Name) {
 			*bucket = pol.Name

@@ -19,6 +19,7 @@ func (p *partition) canSplit() bool {
 func (p *partition) split(now time.Time) {
 	o, route, others := p.origin, p.suspect.route, p.suspect.others
 	o.own = append(o.own, route)
+	o.probation.begin(now, &p.learner)
 	of := func(method, path string) bool { return isOf(route, method, path) }
 	for _, q := range slices.Clone(o.partitions) {
 		switch key := o.reg.ownKey(q.key, []byte(route)); {
@@ -44,6 +45,7 @@ func (o *origin) rejoin(now time.Time, into *partition) {
 		return
 	}
 	o.own = nil
+	o.probation.end()
 	all := func(string, string) bool { return true }
 	for _, p := range slices.Clone(o.partitions) {
 		if p.route == "" {

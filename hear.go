@@ -100,6 +100,7 @@ func (p *partition) accepted(now time.Time, pm *Permit, told bool) {
 	}
 	p.cap.well()
 	p.suspect.hearAccepted(pm)
+	o.probation.well(now)
 	p.learnAccepted(now, pm)
 	if l := pm.lane; l != nil && pm.start.After(l.backoff.began) {
 		l.backoff.over()

@@ -78,7 +78,7 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 		v.hold(a.lane.pause.until, CausePause, "")
 	}
 	first := v.at // nobody goes before
-	if p.listening > 0 || o.listening > 0 {
+	if p.listens() || o.listening > 0 {
 		v.await(now, CausePause)
 	}
 	o.space(now, &v, a.opts.minInterval, pl.n+pl.elsewhere)

@@ -62,7 +62,7 @@ func (p *partition) commonSlots() []*slot {
 	return slices.DeleteFunc(slices.Clone(p.slots), func(s *slot) bool { return s.source == SourceLearned })
 }
 
-// leaveKin undoes joinKin.
+// leaveKin undoes joinKin. What was told to hold for longer than is waited for goes on to do so for the others.
 func (p *partition) leaveKin() {
 	k := p.kin
 	if k == nil {
@@ -70,6 +70,8 @@ func (p *partition) leaveKin() {
 	}
 	p.kin = nil
 	k.all = slices.DeleteFunc(k.all, func(q *partition) bool { return q == p })
+	k.all[0].cuts = append(k.all[0].cuts, p.cuts...) // they are common: what is learned is never cut
+	p.cuts = nil
 	if len(k.all) == 1 {
 		last := k.all[0]
 		last.kin, last.smoother = nil, k.smoother
@@ -82,6 +84,36 @@ func (p *partition) pacer() *smoother {
 		return &p.kin.smoother
 	}
 	return &p.smoother
+}
+
+// listens reports whether the body of a refusal is being looked at that may be for what is common.
+func (p *partition) listens() (any bool) {
+	p.eachKin(func(q *partition) { any = any || q.listening > 0 })
+	return any
+}
+
+// behindKin is the verdict v on w, which may go now, unless one that came before it waits in another partition for what they
+// have in common: then w waits as well, or what that one asks for would never come together.
+func (p *partition) behindKin(now time.Time, w *waiter, v verdict) verdict {
+	p.eachKin(func(q *partition) {
+		head := q.head()
+		if q == p || head == nil || !head.precedes(&w.ask) {
+			return
+		}
+		if before := q.judge(now, &head.ask, &place{}); before.cause == CausePolicy && before.source != SourceLearned {
+			v = before
+		}
+	})
+	return v
+}
+
+// shareNews has all of the partition's kin judged anew where one is to be.
+func (p *partition) shareNews() {
+	if p.kin != nil && p.news {
+		for _, q := range p.kin.all {
+			q.news = true
+		}
+	}
 }
 
 // addCommon has a slot hold all requests of the credential, those in flight among them.

@@ -157,9 +157,12 @@ func (p *partition) head() *waiter {
 	return first
 }
 
-// crowded reports whether requests of other lanes than a's are in line.
+// crowded reports whether requests of other lanes than a's are in line, or of other partitions that have slots in common
+// with its own.
 func (p *partition) crowded(a *ask) bool {
-	return len(p.lanes) > 0 && p.queued() > p.queueOf(a.lane).len()
+	others := len(p.lanes) > 0 && p.queued() > p.queueOf(a.lane).len()
+	p.eachKin(func(q *partition) { others = others || q != p && q.queued() > 0 })
+	return others
 }
 
 // sort moves the requests in line that turn out to belong to another lane.

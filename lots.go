@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// Lots decide who goes next while a route is under suspicion, once it was refused again though others were accepted
-// meanwhile: where one of it is the first in line and others wait behind, it goes by chance, or lets the first of those
-// go. Whether a limit on all routes is met by one of them is then chance, too, however regularly a program asks for them.
-// At first one of the route goes far more rarely than it would else, so that few refusals tell, and others get more of
-// what they are held back for; then as often; and once nothing has been refused for long, in turn.
+// Lots decide in which order those first in line go while a route is under suspicion, once it was refused again though
+// others were accepted meanwhile: one of the route goes as likely as it has a part in them. Whether a limit on all
+// routes is met by one of them is then chance, too, however regularly a program asks for them. Where it has no more than
+// half of the line, it goes far more rarely for a while: then fewer refusals tell, and others get more of what they are held
+// back for. Within the route, and among all others, it is still first come first served, and so it is in all once
+// nothing has been refused for long.
 type lots struct {
 	until time.Time // they are drawn; zero: they are not
 	rare  time.Time // until then they rarely fall on the route
@@ -18,10 +19,10 @@ type lots struct {
 }
 
 const (
-	lotsFor    = time.Hour        // after a refusal
-	rareFor    = 10 * time.Minute // likewise
-	rareChance = 1.0 / 8          // the chance of the route meanwhile, at most
-	drawnFrom  = 16               // of those in line, the first
+	lotsFor    = time.Hour       // after a refusal
+	rareFor    = 5 * time.Minute // likewise
+	rareChance = 1.0 / 8         // of the route meanwhile, at most
+	drawnFrom  = 16              // of those in line, the first
 )
 
 // renew has lots drawn for a while from now on.
@@ -35,42 +36,65 @@ func (l *lots) renew(now time.Time) {
 // next draws the next lot.
 func (l *lots) next() { l.lot = rand.Float64() }
 
-// draw returns the first in line that may go in place of the head, which is of a route under suspicion, and the chance
-// that the head goes; nil where there is none to draw from.
-func (p *partition) draw(now time.Time, q *queue, head *waiter) (other *waiter, chance float64) {
+// A candidate is who may be the next to go.
+type candidate struct {
+	*waiter
+	chance float64 // it goes by lot, and one of the route under suspicion had this chance; 0: it is its turn in line
+}
+
+// draw returns who of a queue goes by lot; false where none is drawn. Those that ask for more than others, or are
+// pressed for time, go in turn.
+func (p *partition) draw(now time.Time, q *queue, head *waiter) (c candidate, drawn bool) {
 	s := p.suspect
-	if s == nil || head == nil || !now.Before(s.lots.until) || !p.canSplit() || !isOf(s.route, head.method(), head.path) {
-		return nil, 0
+	if s == nil || head == nil || !now.Before(s.lots.until) || head.pressed(now) || !p.canSplit() {
+		return candidate{}, false
 	}
-	of, n := 0, 0
+	var one, other *waiter
+	of, n, alike := 0, 0, true
 	q.line(head.opts.priority).root.walk(func(w *waiter) bool {
 		n++
-		switch {
-		case isOf(s.route, w.method(), w.path):
-			of++
+		alike = alike && w.units() == 1 && w.opts.minInterval == 0
+		switch mine := isOf(s.route, w.method(), w.path); {
+		case mine:
+			if of++; one == nil {
+				one = w
+			}
 		case other == nil:
 			other = w
 		}
 		return n < drawnFrom
 	})
-	chance = float64(of) / float64(n)
-	if now.Before(s.lots.rare) {
+	if one == nil || other == nil || !alike {
+		return candidate{}, false
+	}
+	chance := float64(of) / float64(n)
+	if chance <= 0.5 && now.Before(s.lots.rare) {
 		chance = min(chance, rareChance)
 	}
-	return other, chance
+	if s.lots.lot < chance {
+		other = one
+	}
+	return candidate{other, chance}, true
 }
 
-// goesBehind returns who goes in place of the head, nil where that goes itself.
-func (p *partition) goesBehind(now time.Time, q *queue, head *waiter) *waiter {
-	other, chance := p.draw(now, q, head)
-	if other == nil || p.suspect.lots.lot < chance {
-		return nil
+// drew takes in that pm's request went by a lot with a chance; 0: by none.
+func (s *suspect) drew(pm *Permit, chance float64) {
+	if chance == 0 {
+		return
 	}
-	return other
+	s.lots.next()
+	if s.isFor(pm) {
+		pm.chance = chance
+	}
+}
+
+// pressed reports whether more than half of the time is over in which a has to start.
+func (a *ask) pressed(now time.Time) bool {
+	return !a.deadline.IsZero() && now.Sub(a.arrived) > a.deadline.Sub(now)
 }
 
 // halvings is by how many it makes a limit on all routes less likely that one of the route is refused that had a chance
-// to go; 0: no lots were drawn.
+// to go; 0: it did not go by lot.
 func halvings(chance float64) float64 {
 	if chance == 0 {
 		return 0

@@ -32,9 +32,7 @@ type suspect struct {
 }
 
 const (
-	unlikely = 10 // halvings: once in 1024 it is by chance
-	mostOwn  = 64 // routes of an origin with limits of their own
-
+	mostOwn    = 64 // routes of an origin with limits of their own
 	outOfTurn  = 2  // events in a row, though nothing else was accepted meanwhile, before lots are drawn
 	mostBeside = 64 // of others that are remembered: with so many, few refusals are enough
 )
@@ -111,7 +109,7 @@ func (p *partition) suspectRoute(now time.Time, pm *Permit, fresh bool) bool {
 		s.sent = soonest(s.sent, pm.start)
 		s.refused++
 	}
-	return s.halvings+s.inFlight() >= unlikely+math.Log2(float64(1+s.cleared))
+	return s.halvings+s.inFlight() >= p.origin.probation.unlikely()+math.Log2(float64(1+s.cleared))
 }
 
 // holdOthers notes that the server asks for a wait until an instant that holds all.

@@ -117,9 +117,9 @@ func (p *partition) others(now time.Time, a *ask) (n int) {
 }
 
 // sure counts those of some who wait in the partition that are sure to go: nothing holds them but what holds
-// all. before says which of a queue's they are, by what they come to.
+// all. Of partitions that have slots in common it counts those of one alone. before says which of a queue's they are, by what they come to.
 func (p *partition) sure(now time.Time, before func(*queue) tally) int {
-	if p.queued() == 0 || p.pause.holds(now) || p.pacer().limiter != nil || !p.cap.free(p.unanswered) {
+	if p.queued() == 0 || p.kin != nil && p != p.kin.all[0] || p.pause.holds(now) || p.pacer().limiter != nil || !p.cap.free(p.unanswered) {
 		return 0
 	}
 	sure, inTurn := math.MaxInt, p.origin.limits.MinPause > 0

@@ -75,6 +75,9 @@ func (p *partition) learnFrom(now time.Time, r *rejection, status int) finding {
 		r.fresh = false
 		return foundLimit
 	}
+	if p.route == "" && r.fresh && p.origin.probation.fails(r.pm.start) {
+		p.origin.rejoin(now, p)
+	}
 	if !r.said.Global && p.suspectRoute(now, r.pm, r.fresh) && p.canSplit() {
 		p.split(now)
 		return foundNothing
@@ -349,9 +352,11 @@ func (p *partition) paused(now time.Time, e Event) {
 // unpause tells of pauses that are over.
 func (p *partition) unpause(now time.Time) {
 	o := p.origin
-	if len(p.cuts) > 0 {
-		p.uncut(now)
-	}
+	p.eachKin(func(q *partition) {
+		if len(q.cuts) > 0 {
+			q.uncut(now)
+		}
+	})
 	if doubtful := p.pause.doubtful; p.pause.over(now) {
 		if doubtful {
 			p.opening.restart(now)

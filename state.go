@@ -53,7 +53,8 @@ type origin struct {
 	named     bool          // the names of policies are budgets
 	apart     bool          // routes have budgets that only numbers tell apart …
 	rejoined  int           // … and so often one of them turned out to have none
-	own       []string      // routes with limits of their own that only refusals tell of
+	own       []string      // routes with limits of their own that only refusals tell of …
+	probation probation     // … and whether they are
 	opened    bool          // met, and announced nothing: partitions to come need not scout
 
 	turns   ranking[*partition, byHead]
@@ -381,7 +382,9 @@ func (p *partition) rest(now time.Time) time.Time {
 		at = latest(at, o.lastEnd.Add(o.limits.MinPause))
 	}
 	for _, s := range p.slots {
-		at = latest(at, s.rest(now))
+		if p.kin == nil || s.source == SourceLearned { // else others keep it
+			at = latest(at, s.rest(now))
+		}
 	}
 	for _, l := range p.lanes {
 		at = latest(at, l.pause.until)
@@ -397,7 +400,7 @@ func (o *origin) reset(now time.Time) {
 	o.backoff, o.lastStart, o.lastSent, o.lastEnd, o.interval = backoff{}, time.Time{}, time.Time{}, time.Time{}, 0
 	o.opening = opening{serial: o.opening.serial + 1}
 	o.known, o.opened, o.waited, o.warned, o.nested, o.reserve = nil, false, 0, false, false, reserve{}
-	o.stated, o.named, o.apart, o.rejoined = nil, false, false, 0
+	o.stated, o.named, o.apart, o.rejoined, o.probation = nil, false, false, 0, probation{}
 	if o.routes != nil {
 		o.routes = nil
 		o.sort(now)

@@ -254,7 +254,7 @@ func (m *mayhem) look() {
 			n += p.waiting()
 			var heads []*waiter
 			p.queues(func(_ *lane, q *queue) {
-				if w := p.next(now, q); w != nil {
+				if w := p.next(now, q).waiter; w != nil {
 					heads = append(heads, w)
 				}
 			})

@@ -64,17 +64,17 @@ func (p *partition) gather(now time.Time) {
 
 // gatherKin does so for all partitions that have slots in common with this one.
 func (p *partition) gatherKin(now time.Time) {
-	news := p.news
-	p.eachKin(func(q *partition) {
-		q.news = q.news || news
-		q.gather(now)
-	})
+	p.shareNews()
+	p.eachKin(func(q *partition) { q.gather(now) })
 }
 
 // gather does so for all partitions.
 func (o *origin) gather(now time.Time) {
 	o.stirred = false
 	moved := 0
+	for _, p := range o.partitions {
+		p.shareNews()
+	}
 	for _, p := range o.partitions {
 		if o.limits.Unlimited {
 			p.endWaits(&Permit{}, nil)

@@ -18,19 +18,30 @@ func before(a, b *waiter) bool {
 // may go. Else it has the partition stand aside, and reports false.
 func (p *partition) wakeHead(now time.Time) bool {
 	o := p.origin
-	var buf [8]*waiter
+	var buf [8]candidate
 	heads := buf[:0]
 	p.queues(func(_ *lane, q *queue) {
-		if w := p.next(now, q); w != nil {
-			heads = append(heads, w)
+		c := p.next(now, q)
+		if c.waiter == nil {
+			return
+		}
+		heads = append(heads, c)
+		if head := q.head(); c.chance > 0 && head != c.waiter { // what holds that one need not hold the first in line
+			heads = append(heads, candidate{waiter: head})
 		}
 	})
-	slices.SortFunc(heads, byTurn)
+	if len(p.lanes) > 0 { // else no more than the one that goes by lot and the first in line
+		slices.SortFunc(heads, func(a, b candidate) int { return byTurn(a.waiter, b.waiter) })
+	}
 	alarm := p.nextParked()
-	for _, w := range heads {
+	for _, c := range heads {
+		w := c.waiter
 		v := p.judge(now, &w.ask, &place{})
 		if v.goes(now) {
-			p.grant(now, w)
+			v = p.behindKin(now, w, v)
+		}
+		if v.goes(now) {
+			p.grant(now, c)
 			return true
 		}
 		if p.refuseLate(now, w, &v) { // by the pace, say, which only shows once nothing else holds it
@@ -50,9 +61,9 @@ func (p *partition) wakeHead(now time.Time) bool {
 }
 
 // grant lets w go, whose turn it is, unless it went from another line meanwhile, or makes way for another.
-func (p *partition) grant(now time.Time, w *waiter) {
+func (p *partition) grant(now time.Time, c candidate) {
+	w := c.waiter
 	late := w.makesWay(now)
-	other, chance := p.draw(now, w.queue, w.queue.head())
 	p.leave(w)
 	switch {
 	case late:
@@ -61,10 +72,7 @@ func (p *partition) grant(now time.Time, w *waiter) {
 		w.resolve(nil, errWentElsewhere)
 	default:
 		pm := p.admit(now, &w.ask)
-		if other != nil {
-			pm.chance = chance
-			p.suspect.lots.next()
-		}
+		p.suspect.drew(pm, c.chance)
 		w.resolve(pm, nil)
 	}
 }
@@ -80,21 +88,24 @@ func (v *verdict) wakeAt() time.Time {
 
 // next returns the waiter whose turn it is: the head of the queue, or, while
 // it is in doubt whether more than one path is being refused, the first that
-// asks for another path; or, where the head is of a route under suspicion, who goes by lot.
-func (p *partition) next(now time.Time, q *queue) *waiter {
+// asks for another path; or, where a route is under suspicion, who goes by lot.
+func (p *partition) next(now time.Time, q *queue) candidate {
 	head := q.head()
-	if w := p.goesBehind(now, q, head); w != nil {
-		return w
-	}
-	if head == nil || !p.pause.doubtful || p.pause.tried || p.learner.crowd.testing || !p.pause.holds(now) {
-		return head
-	}
-	for i := range q.lines {
-		if w := q.lines[i].root.firstElsewhere(p.pause.path); w != nil {
-			return w
+	if p.doubts(now) {
+		for i := range q.lines {
+			if w := q.lines[i].root.firstElsewhere(p.pause.path); w != nil {
+				return candidate{waiter: w}
+			}
 		}
+	} else if c, drawn := p.draw(now, q, head); drawn {
+		return c
 	}
-	return head
+	return candidate{waiter: head}
+}
+
+// doubts reports whether one that asks for another path is to go, to see whether that is refused, too.
+func (p *partition) doubts(now time.Time) bool {
+	return p.pause.doubtful && !p.pause.tried && !p.learner.crowd.testing && p.pause.holds(now)
 }
 
 func soonest(a, b time.Time) time.Time {
