@@ -51,3 +51,15 @@ func (l *learner) roundTimeEnds(inARow int) time.Time {
 	}
 	return from.Add(window + l.trip())
 }
+
+// withRefused is how long to wait before it is asked again for the first time, where that is to be at least so long. If the
+// limit counts what it refuses, too, and lasts as long as that, more of it has to be over; but where that would take more than a
+// tenth longer, it does not help.
+func (l *learner) withRefused(least time.Duration) time.Duration {
+	refused := float64(l.also + int64(l.probes) + 1)
+	longer := (refused + 1) / (float64(l.accepted) + refused)
+	if longer > 0.1 {
+		return least
+	}
+	return least + nanoseconds(float64(least)*longer)
+}

@@ -17,6 +17,7 @@ import (
 // the first request after the last one.
 type haproxy struct {
 	quota, period int64 // requests, milliseconds
+	countsAll     bool  // those that are refused as well, as http_req_rate does
 	trip          time.Duration
 
 	mu                sync.Mutex
@@ -31,7 +32,11 @@ func (h *haproxy) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	resp := answer(200)
-	if !h.lets() {
+	switch {
+	case h.lets():
+	case h.countsAll:
+		resp = answer(429)
+	default:
 		resp = answer(429, "Retry-After", "1")
 	}
 	return resp, sleep(req.Context(), h.half())
@@ -55,6 +60,9 @@ func (h *haproxy) lets() bool {
 		}
 	}
 	if h.curr+h.prev*(h.tick+h.period-now)/h.period >= h.quota {
+		if h.countsAll {
+			h.curr++
+		}
 		h.refused++
 		return false
 	}
@@ -89,5 +97,23 @@ func TestMeasureThatMayBeTooLowIsNotConfirmedByItself(t *testing.T) {
 				t.Errorf("%d accepted of 200 in the mean, and %d of %d runs used about half of what goes", accepted/seeds, half, seeds)
 			}
 		})
+	}
+}
+
+// A limit that counts what it refuses, too, and lasts as long as the first wait, has room again a little later than one that does not. To
+// be refused then costs a second wait, which is twice as long.
+func TestFirstWaitAllowsForALimitThatCountsWhatItRefuses(t *testing.T) {
+	const seeds = 16
+	accepted := 0
+	for seed := range uint64(seeds) {
+		synctest.Test(t, func(t *testing.T) {
+			h := &haproxy{quota: 50, period: 5000, countsAll: true, trip: time.Millisecond, rng: rand.New(rand.NewPCG(seed, 1)), began: time.Now()}
+			askAtOnce(&heed.Transport{Base: h, Registry: newRegistry(t, heed.Config{})}, 4, 20*time.Second)
+			accepted += h.accepted
+		})
+	}
+	t.Logf("%d accepted of 200 in the mean", accepted/seeds)
+	if accepted < 150*seeds {
+		t.Errorf("%d accepted of 200 in the mean", accepted/seeds)
 	}
 }

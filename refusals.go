@@ -120,6 +120,13 @@ func (p *partition) backOff(now time.Time, r *rejection, why finding, before tim
 		r.backoff.blind++
 	}
 	wait := backoffWait(max(r.backoff.blind, 1), l.MinBackoff, l.MaxBackoff)
+	if why == foundLimit && r.backoff.blind == 1 {
+		least := p.learner.withRefused(l.MinBackoff)
+		wait = max(wait, least)
+		if held := &p.pause; held.doubtful && held.holds(now) && pm.start.Before(held.began) { // one more of the same event
+			held.extend(held.began.Add(least))
+		}
+	}
 	pm.retryAt = now.Add(wait)
 	if why == foundChance {
 		return
