@@ -19,7 +19,7 @@ func (p *partition) canSplit() bool {
 func (p *partition) split(now time.Time) {
 	o, route, others := p.origin, p.suspect.route, p.suspect.others
 	o.own = append(o.own, route)
-	o.probation.begin(now, &p.learner)
+	trial := onProbation(now, p)
 	of := func(method, path string) bool { return isOf(route, method, path) }
 	for _, q := range slices.Clone(o.partitions) {
 		switch key := o.reg.ownKey(q.key, []byte(route)); {
@@ -28,6 +28,7 @@ func (p *partition) split(now time.Time) {
 			rest := p.key
 			o.rename(p, key, route)
 			q = o.newPartition(rest, "", now)
+			q.kin.probation = trial
 			q.waitFor(now, nil, &others)
 			p.handOver(now, q, func(method, path string) bool { return !of(method, path) })
 		case q.pause.firm(now) || q.asks(of):
@@ -45,7 +46,6 @@ func (o *origin) rejoin(now time.Time, into *partition) {
 		return
 	}
 	o.own = nil
-	o.probation.end()
 	all := func(string, string) bool { return true }
 	for _, p := range slices.Clone(o.partitions) {
 		if p.route == "" {

@@ -100,7 +100,9 @@ func (p *partition) accepted(now time.Time, pm *Permit, told bool) {
 	}
 	p.cap.well()
 	p.suspect.hearAccepted(pm)
-	o.probation.well(now)
+	if p.kin != nil {
+		p.kin.probation.well(now, p)
+	}
 	p.learnAccepted(now, pm)
 	if l := pm.lane; l != nil && pm.start.After(l.backoff.began) {
 		l.backoff.over()

@@ -9,8 +9,9 @@ import (
 // their own that only refusals tell of. What is announced or configured holds for all of them together:
 // they have those slots in common, and spread their requests by one smoother.
 type kin struct {
-	all      []*partition
-	smoother smoother
+	all       []*partition
+	smoother  smoother
+	probation probation // of the route that was told apart last
 }
 
 // eachKin calls f for every partition that has its slots in common with this one, which is the first.
@@ -26,13 +27,13 @@ func (p *partition) eachKin(f func(q *partition)) {
 	}
 }
 
-// kinOf returns a partition of the credential that has, or is to have, one of a key for a route; nil
-// where there is none but that one.
+// kinOf returns another partition of the credential whose partition for a route has a key, or is to have it; nil where
+// there is no other.
 func (o *origin) kinOf(key partitionKey, route string) *partition {
 	if len(o.own) == 0 {
 		return nil
 	}
-	rest := key
+	rest := key // of the partition for most routes
 	if route != "" {
 		if rest = o.reg.ownKey(key, []byte(route)); o.partition(rest) != nil {
 			return o.partition(rest)
@@ -92,19 +93,44 @@ func (p *partition) listens() (any bool) {
 	return any
 }
 
-// behindKin is the verdict v on w, which may go now, unless one that came before it waits in another partition for what they
-// have in common: then w waits as well, or what that one asks for would never come together.
-func (p *partition) behindKin(now time.Time, w *waiter, v verdict) verdict {
+// behindKin is the verdict v on a request that may go now, unless one that came before it waits in another partition for
+// what they have in common: then it goes no sooner than that one, or what that asks for would never come together.
+func (p *partition) behindKin(now time.Time, a *ask, v verdict) verdict {
+	common := func(o obstacle) bool { return o.cause == CausePolicy && o.source != SourceLearned }
 	p.eachKin(func(q *partition) {
 		head := q.head()
-		if q == p || head == nil || !head.precedes(&w.ask) {
+		if q == p || head == nil || !head.precedes(a) {
 			return
 		}
-		if before := q.judge(now, &head.ask, &place{}); before.cause == CausePolicy && before.source != SourceLearned {
-			v = before
+		first := q.judge(now, &head.ask, &place{})
+		if common(first.obstacle) && (first.last == obstacle{} || common(first.last)) && !first.at.Before(v.at) {
+			v = first
 		}
 	})
 	return v
+}
+
+// addKin puts before a's place those of the partition's kin, too, who came before it and are sure to take what they have in
+// common: those of a route with a limit of its own may be held by that for long.
+func (p *partition) addKin(a *ask, pl *place) {
+	p.eachKin(func(q *partition) {
+		if q == p || q.pause.open || slices.ContainsFunc(q.slots, func(s *slot) bool { return s.source == SourceLearned }) {
+			return
+		}
+		t := q.queue.before(a)
+		if t.n == 0 {
+			return
+		}
+		if pl.units == nil {
+			pl.units = make([]int64, len(p.slots))
+		}
+		pl.n += t.n
+		for i, s := range p.slots {
+			if s.source != SourceLearned {
+				pl.units[i] += s.asked(&t)
+			}
+		}
+	})
 }
 
 // shareNews has all of the partition's kin judged anew where one is to be.
@@ -130,7 +156,7 @@ func (p *partition) dropCommon(s *slot) {
 	p.eachKin(func(q *partition) { q.dropSlot(s) })
 }
 
-// openKin has one request of each partition go ahead of the others of a budget.
+// openKin has the requests of a budget go one ahead of the others, in each partition.
 func (p *partition) openKin(now time.Time, bucket string) {
 	p.eachKin(func(q *partition) {
 		q.openBucket(now, bucket)

@@ -2,9 +2,11 @@ package heed
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -111,11 +113,94 @@ func TestCostlyRequestIsNotOvertakenForGoodByOtherRoutes(t *testing.T) {
 		began, waited := time.Now(), time.Duration(-1)
 		go a.ask(WithCost(ctx, UnitRequests, 10), "/limited", 0, func() { waited = time.Since(began) })
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		if waited < 0 || waited > 20*time.Second {
 			a.t.Errorf("split %v: it went after %v", split, waited)
 		}
 		cancel()
 		time.Sleep(2 * time.Hour)
+	})
+}
+
+// Who does not wait gets nothing either that one who came before it waits for.
+func TestHurriedRequestDoesNotOvertakeACostlyOneOfAnotherRoute(t *testing.T) {
+	l := Limits{Policies: []Policy{{Quota: 10, Window: 10 * time.Second}}, Smoothing: Smoothing{Off: true}}
+	bothWays(t, l, func(a routesApart, split bool) {
+		ctx, cancel := context.WithCancel(a.t.Context())
+		hurry := func() { a.ask(NoWait(ctx), "/free", 0, func() {}) }
+		o := a.known(apartOrigin)
+		o.mu.Lock()
+		for _, p := range o.partitions { // its own limit, which holds nobody just now
+			if p.route != "" {
+				own := Policy{Name: learnedPolicy, Quota: 1, Window: time.Millisecond, Burst: 1000, Unit: UnitRequests}
+				p.slots = append(p.slots, &slot{source: SourceLearned, policy: own, terms: own, books: newTokenBucket(1000, 1000)})
+			}
+		}
+		o.mu.Unlock()
+		for range 10 {
+			hurry()
+			time.Sleep(300 * time.Millisecond)
+		}
+		began, waited := time.Now(), time.Duration(-1)
+		go a.ask(WithCost(ctx, UnitRequests, 10), "/limited", 0, func() { waited = time.Since(began) })
+		for range 200 {
+			time.Sleep(300 * time.Millisecond)
+			hurry()
+		}
+		synctest.Wait()
+		if waited < 0 || waited > 20*time.Second {
+			a.t.Errorf("split %v: it went after %v", split, waited)
+		}
+		cancel()
+		time.Sleep(time.Second)
+	})
+}
+
+// A pause of one route holds no other, whatever else one of it waits for.
+func TestPausedRouteThatAlsoWaitsForWhatIsCommonHoldsNoOther(t *testing.T) {
+	l := Limits{Policies: []Policy{{Quota: 4, Unit: UnitConcurrentRequests}}}
+	bothWays(t, l, func(a routesApart, split bool) {
+		if !split {
+			return // there is one line then
+		}
+		a.get("/limited", "Retry-After", "3600")
+		ctx, cancel := context.WithCancel(a.t.Context())
+		var went atomic.Int64
+		for range 4 {
+			go func() {
+				for ctx.Err() == nil {
+					a.ask(ctx, "/free", time.Second, func() { went.Add(1) })
+				}
+			}()
+		}
+		time.Sleep(10 * time.Second)
+		go a.ask(WithCost(ctx, UnitConcurrentRequests, 4), "/limited", 0, func() {})
+		time.Sleep(100 * time.Second)
+		if n := went.Load(); n < 400 {
+			a.t.Errorf("%d of /free went in 110 s", n)
+		}
+		cancel()
+		time.Sleep(2 * time.Hour)
+	})
+}
+
+// Those of another route who stand before it count for a deadline.
+func TestDeadlineThatOthersOfAnotherRoutePutOutOfReachIsRefusedAtOnce(t *testing.T) {
+	l := Limits{Policies: []Policy{{Quota: 10, Window: 10 * time.Second}}, Smoothing: Smoothing{Off: true}}
+	bothWays(t, l, func(a routesApart, split bool) {
+		ctx, cancel := context.WithCancel(a.t.Context())
+		for range 40 {
+			go a.ask(ctx, "/free", 0, func() {})
+		}
+		synctest.Wait()
+		began := time.Now()
+		soon, stop := context.WithTimeout(ctx, 15*time.Second)
+		defer stop()
+		if _, err := a.Acquire(soon, chaosTo(apartOrigin, "", "/limited")); !errors.Is(err, ErrLimited) || time.Since(began) > 0 {
+			a.t.Errorf("split %v: after %v: %v", split, time.Since(began), err)
+		}
+		cancel()
+		time.Sleep(time.Minute)
 	})
 }
 
@@ -141,6 +226,7 @@ func TestLotHoldsNobodyBehindOneThatCannotGo(t *testing.T) {
 		synctest.Wait()
 		go a.ask(WithCost(ctx, UnitConcurrentRequests, 4), "/free", 0, func() {})
 		time.Sleep(2 * time.Hour)
+		synctest.Wait()
 		if waited < 0 || waited > 2*time.Second {
 			a.t.Errorf("the first in line went after %v", waited)
 		}
@@ -188,6 +274,7 @@ func TestRouteWhoseLimitTurnsOutToBeThatOfAllIsCountedWithThemAgain(t *testing.T
 				t.Fatal(err)
 			}
 			defer r.Close()
+			var mu sync.Mutex
 			free := map[string]time.Time{} // when the next one of a route is let through
 			accepted := 0
 			ask := func(path string) {
@@ -197,6 +284,7 @@ func TestRouteWhoseLimitTurnsOutToBeThatOfAllIsCountedWithThemAgain(t *testing.T
 					return
 				}
 				time.Sleep(20 * time.Millisecond)
+				mu.Lock()
 				status, limit := http.StatusOK, "all"
 				if own {
 					limit = path
@@ -207,6 +295,7 @@ func TestRouteWhoseLimitTurnsOutToBeThatOfAllIsCountedWithThemAgain(t *testing.T
 					free[limit] = now.Add(100 * time.Millisecond)
 					accepted++
 				}
+				mu.Unlock()
 				pm.Observe(&http.Response{StatusCode: status, Header: http.Header{}, Body: http.NoBody})
 				pm.Release()
 			}
@@ -223,8 +312,8 @@ func TestRouteWhoseLimitTurnsOutToBeThatOfAllIsCountedWithThemAgain(t *testing.T
 			chaosSplit(r.known(apartOrigin), "/limited")
 			busy.Wait()
 			o := r.known(apartOrigin)
-			if n := len(o.partitions); n > 1 != own || o.probation.failed > 0 == own {
-				t.Errorf("limits of their own %v: %d partitions, %d times on probation in vain, %d accepted", own, n, o.probation.failed, accepted)
+			if n := len(o.partitions); n > 1 != own || o.failed > 0 == own {
+				t.Errorf("limits of their own %v: %d partitions, %d times on probation in vain, %d accepted", own, n, o.failed, accepted)
 			}
 		})
 	}

@@ -42,8 +42,8 @@ type candidate struct {
 	chance float64 // it goes by lot, and one of the route under suspicion had this chance; 0: it is its turn in line
 }
 
-// draw returns who of a queue goes by lot; false where none is drawn. Those that ask for more than others, or are
-// pressed for time, go in turn.
+// draw returns who of a queue goes by lot; false where none is drawn: while the head is pressed for time, or one of the
+// first asks for more than the others, all go in turn.
 func (p *partition) draw(now time.Time, q *queue, head *waiter) (c candidate, drawn bool) {
 	s := p.suspect
 	if s == nil || head == nil || !now.Before(s.lots.until) || head.pressed(now) || !p.canSplit() {

@@ -24,7 +24,7 @@ type suspect struct {
 	accepted int             // … of the route, sent after the first that was refused …
 	beside   []time.Duration // … and of others, how long they had been on their way
 	events   int             // so many in a row
-	well     bool            // others were accepted since the latest
+	between  bool            // others were accepted since the latest
 	lots     lots            // which of the route and of others goes next
 	halvings float64         // of how likely the events before make a limit on all routes
 	cleared  int             // suspects before
@@ -33,7 +33,7 @@ type suspect struct {
 
 const (
 	mostOwn    = 64 // routes of an origin with limits of their own
-	outOfTurn  = 2  // events in a row, though nothing else was accepted meanwhile, before lots are drawn
+	untilLots  = 2  // events in a row before lots are drawn at the next, though nothing else was accepted meanwhile
 	mostBeside = 64 // of others that are remembered: with so many, few refusals are enough
 )
 
@@ -70,7 +70,7 @@ func (s *suspect) hearAccepted(pm *Permit) {
 	switch {
 	case s == nil:
 	case pm.start.After(s.heard):
-		s.well = s.well || !s.isFor(pm)
+		s.between = s.between || !s.isFor(pm)
 	case s.isFor(pm):
 		if pm.start.After(s.sent) {
 			s.accepted++
@@ -97,19 +97,19 @@ func (p *partition) suspectRoute(now time.Time, pm *Permit, fresh bool) bool {
 		fresh = true
 	case fresh:
 		s.halvings += s.inFlight() + halvings(pm.chance)
-		if s.well || s.events >= outOfTurn {
+		if s.between || s.events >= untilLots {
 			s.lots.renew(now)
 		}
 	}
 	switch {
 	case fresh:
 		s.sent, s.heard, s.refused, s.accepted, s.beside = pm.start, now, 1, 0, s.beside[:0]
-		s.events, s.well = s.events+1, false
+		s.events, s.between = s.events+1, false
 	case !pm.start.After(s.heard):
 		s.sent = soonest(s.sent, pm.start)
 		s.refused++
 	}
-	return s.halvings+s.inFlight() >= p.origin.probation.unlikely()+math.Log2(float64(1+s.cleared))
+	return s.halvings+s.inFlight() >= unlikely(p.origin.failed)+math.Log2(float64(1+s.cleared))
 }
 
 // holdOthers notes that the server asks for a wait until an instant that holds all.

@@ -12,23 +12,22 @@ type place struct {
 	units     []int64 // what the n take of each of the partition's slots; nil: nothing
 }
 
-// placeOf returns a's place among those that wait in its partition.
-func (p *partition) placeOf(a *ask) place {
+// placeOf returns a's place among those that wait in its partition, and in others that have slots in common with it.
+func (p *partition) placeOf(a *ask) (pl place) {
 	q := p.queueOf(a.lane)
-	t := q.before(a)
-	if t.n == 0 {
-		return place{}
-	}
-	pl := place{units: make([]int64, len(p.slots))}
-	if p.fits(&t) {
-		pl.put(p, &t)
-		return pl
-	}
-	q.all(func(w *waiter) {
-		if w.precedes(a) {
-			pl.add(p, &w.ask)
+	if t := q.before(a); t.n > 0 {
+		pl.units = make([]int64, len(p.slots))
+		if p.fits(&t) {
+			pl.put(p, &t)
+		} else {
+			q.all(func(w *waiter) {
+				if w.precedes(a) {
+					pl.add(p, &w.ask)
+				}
+			})
 		}
-	})
+	}
+	p.addKin(a, &pl)
 	return pl
 }
 
@@ -117,7 +116,7 @@ func (p *partition) others(now time.Time, a *ask) (n int) {
 }
 
 // sure counts those of some who wait in the partition that are sure to go: nothing holds them but what holds
-// all. Of partitions that have slots in common it counts those of one alone. before says which of a queue's they are, by what they come to.
+// all. Of partitions that have slots in common it counts those of the first alone: rather too few than too many. before says which of a queue's they are, by what they come to.
 func (p *partition) sure(now time.Time, before func(*queue) tally) int {
 	if p.queued() == 0 || p.kin != nil && p != p.kin.all[0] || p.pause.holds(now) || p.pacer().limiter != nil || !p.cap.free(p.unanswered) {
 		return 0

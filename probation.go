@@ -4,58 +4,54 @@ import "time"
 
 // A route is taken to have a limit of its own on probation. What spoke for that may have been that one limit on all routes
 // counts its requests for more than others, or that they take longer to arrive. If it is one limit, no more gets
-// through now than before: then all routes are counted together again once some of the others are refused, and it
-// takes twice as much to tell a route apart from there on. If half as much again gets through, it is none.
+// through now than before: then all routes are counted together again once others have been refused a dozen times, or once
+// after some minutes, and it takes twice as much to tell a route apart from there on. If half as much again gets through, it is
+// none.
 type probation struct {
-	since    time.Time // it began; zero: there is none
-	rate     float64   // a limit on all routes would let through so many a second …
-	burst    float64   // … and so many at once
-	accepted int64     // since it began …
-	refused  int       // … and so often one of another route was refused meanwhile
-	failed   int       // so often it was one limit
+	of       *partition // the route's; nil: none is on probation
+	since    time.Time
+	rate     float64 // a limit on all routes would let through so many a second …
+	burst    float64 // … and so many at once
+	accepted int64   // since then, of the route and of those that have no limit of their own …
+	refused  int     // … and how often one of the latter began an event
 }
 
 const (
-	mostFailed = 6               // times that it takes twice as much
-	isOne      = 12              // refusals of other routes, for these may have limits of their own, too …
-	isOneAfter = 5 * time.Minute // … or a single one, after so long
+	oneLimit      = 12              // such events before it is confirmed, for these may have limits of their own, too …
+	oneLimitAfter = 5 * time.Minute // … or a single one, after so long
+	mostFailed    = 6               // times that it takes twice as much
 )
 
-// unlikely is how many halvings have to speak against a limit on all routes: at first it is by chance once in 256.
-func (b *probation) unlikely() float64 { return float64(int(8) << min(b.failed, mostFailed)) }
+// unlikely is how many halvings have to speak against a limit on all routes, after so many probations that failed: at
+// first it is by chance once in 256.
+func unlikely(failed int) float64 { return float64(int(8) << min(failed, mostFailed)) }
 
-// begin begins it anew where what is known of the limit on all routes is in l.
-func (b *probation) begin(now time.Time, l *learner) {
-	b.since, b.accepted, b.refused = now, 0, 0
-	b.burst = float64(max(l.rate.burst, l.accepted))
-	b.rate = l.rate.pace()
+// onProbation is the probation of the route that p is to be for, where what is known of the limit on all routes is in its learner.
+func onProbation(now time.Time, p *partition) probation {
+	l := &p.learner
+	b := probation{of: p, since: now, rate: l.rate.pace(), burst: float64(max(l.rate.burst, l.accepted))}
 	if l.rate.low == 0 {
 		b.rate = rateOf(l.accepted, now.Sub(l.since))
 	}
+	return b
 }
 
-// end ends it, however it ended.
-func (b *probation) end() { b.since = time.Time{} }
-
-// well takes in that a request of any route was accepted.
-func (b *probation) well(now time.Time) {
-	if b.since.IsZero() {
+// well takes in that a request of a partition was accepted.
+func (b *probation) well(now time.Time, p *partition) {
+	if b.of == nil || p.route != "" && p != b.of {
 		return
 	}
 	if b.accepted++; float64(b.accepted) > 1.5*(b.burst+b.rate*now.Sub(b.since).Seconds()) {
-		b.end()
+		*b = probation{}
 	}
 }
 
-// fails reports whether the refusal of a request of another route, which was sent at start and is no answer of an event that
-// was counted, shows that there is one limit on all.
+// fails reports whether it is one limit on all routes, now that the refusal of a request of another route, which was sent at
+// start, begins an event.
 func (b *probation) fails(start time.Time) bool {
-	if b.since.IsZero() || !start.After(b.since) {
+	if b.of == nil || !start.After(b.since) {
 		return false
 	}
-	if b.refused++; b.refused < isOne && start.Sub(b.since) < isOneAfter {
-		return false
-	}
-	b.failed++
-	return true
+	b.refused++
+	return b.refused >= oneLimit || start.Sub(b.since) >= oneLimitAfter
 }

@@ -75,8 +75,9 @@ func (p *partition) learnFrom(now time.Time, r *rejection, status int) finding {
 		r.fresh = false
 		return foundLimit
 	}
-	if p.route == "" && r.fresh && p.origin.probation.fails(r.pm.start) {
-		p.origin.rejoin(now, p)
+	if o := p.origin; p.kin != nil && p.route == "" && r.fresh && p.kin.probation.fails(r.pm.start) {
+		o.failed++
+		o.rejoin(now, p)
 	}
 	if !r.said.Global && p.suspectRoute(now, r.pm, r.fresh) && p.canSplit() {
 		p.split(now)
@@ -124,7 +125,7 @@ func (p *partition) backOff(now time.Time, r *rejection, why finding, before tim
 		least := p.learner.withRefused(l.MinBackoff)
 		wait = max(wait, least)
 		if held := &p.pause; held.doubtful && held.holds(now) && pm.start.Before(held.began) { // one more of the same event
-			held.extend(held.began.Add(least))
+			p.news = held.extend(held.began.Add(least)) || p.news
 		}
 	}
 	pm.retryAt = now.Add(wait)

@@ -208,6 +208,9 @@ func (r *Registry) Check(req *http.Request) Decision {
 	p.wants(now, &a) // as it would
 	v := p.behindOthers(now, &a, &pl, p.judge(now, &a, &pl))
 	p.wantsNot(now, &a)
+	if v.goes(now) {
+		v = p.behindKin(now, &a, v)
+	}
 	if pl.n > 0 && v.goes(now) {
 		v.await(now, CauseQueue)
 	}

@@ -33,7 +33,7 @@ type OriginState struct {
 type PartitionState struct {
 	Partition  int           `json:"partition"`       // in the order in which they were first seen, from 0
 	Route      string        `json:"route,omitempty"` // method and shape of the path, where only requests to that are in it: they have a limit of their own that nobody announces
-	Policies   []PolicyState `json:"policies"`
+	Policies   []PolicyState `json:"policies"`        // those announced or configured are the same for all of one credential's partitions: they hold for all routes together
 	InFlight   int           `json:"in_flight"`
 	Waiting    int           `json:"waiting"`
 	Waited     time.Duration `json:"waited"`

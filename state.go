@@ -54,7 +54,7 @@ type origin struct {
 	apart     bool          // routes have budgets that only numbers tell apart …
 	rejoined  int           // … and so often one of them turned out to have none
 	own       []string      // routes with limits of their own that only refusals tell of …
-	probation probation     // … and whether they are
+	failed    int           // … and how often one of them turned out to have none
 	opened    bool          // met, and announced nothing: partitions to come need not scout
 
 	turns   ranking[*partition, byHead]
@@ -400,7 +400,7 @@ func (o *origin) reset(now time.Time) {
 	o.backoff, o.lastStart, o.lastSent, o.lastEnd, o.interval = backoff{}, time.Time{}, time.Time{}, time.Time{}, 0
 	o.opening = opening{serial: o.opening.serial + 1}
 	o.known, o.opened, o.waited, o.warned, o.nested, o.reserve = nil, false, 0, false, false, reserve{}
-	o.stated, o.named, o.apart, o.rejoined, o.probation = nil, false, false, 0, probation{}
+	o.stated, o.named, o.apart, o.rejoined, o.failed = nil, false, false, 0, 0
 	if o.routes != nil {
 		o.routes = nil
 		o.sort(now)

@@ -30,6 +30,9 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 	}
 	pl := p.placeOf(a)
 	v := p.judge(now, a, &pl)
+	if pl.n == 0 && v.goes(now) {
+		v = p.behindKin(now, a, v)
+	}
 	if pl.n == 0 && v.goes(now) && (o.waiting == 0 || a.opts.noWait || !o.hasCommonLimits() && !p.crowded(a)) {
 		if a.wentElsewhere() {
 			p.wantsNot(now, a)

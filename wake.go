@@ -38,7 +38,7 @@ func (p *partition) wakeHead(now time.Time) bool {
 		w := c.waiter
 		v := p.judge(now, &w.ask, &place{})
 		if v.goes(now) {
-			v = p.behindKin(now, w, v)
+			v = p.behindKin(now, &w.ask, v)
 		}
 		if v.goes(now) {
 			p.grant(now, c)
@@ -52,7 +52,7 @@ func (p *partition) wakeHead(now time.Time) bool {
 			p.askLedger(w)
 		}
 		alarm = soonest(alarm, soonest(v.wakeAt(), o.keep(now, w)))
-		if w.queue.head() != w { // the head is held by no more than the doubt
+		if w.queue.head() != w { // where that is for a doubt, the head is held by no more than that
 			alarm = soonest(alarm, p.pause.until)
 		}
 	}
