@@ -88,9 +88,9 @@ func (s *suspect) drew(pm *Permit, chance float64) {
 	}
 }
 
-// pressed reports whether more than half of the time is over in which a has to start.
+// pressed reports whether more than three quarters of the time are over in which a has to start.
 func (a *ask) pressed(now time.Time) bool {
-	return !a.deadline.IsZero() && now.Sub(a.arrived) > a.deadline.Sub(now)
+	return !a.deadline.IsZero() && now.Sub(a.arrived) > 3*a.deadline.Sub(now)
 }
 
 // halvings is by how many it makes a limit on all routes less likely that one of the route is refused that had a chance

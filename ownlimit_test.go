@@ -18,6 +18,7 @@ type twoRoutes struct {
 	accepts       func(path string, now time.Time, h http.Header) bool
 	goroutines    int                 // 0: 16
 	lasts         time.Duration       // 0: a minute
+	timeout       time.Duration       // of each request; 0: none
 	asks          func(i, k int) bool // whether the i-th goroutine's k-th request is for /limited; nil: that of every second one
 	limited, free int                 // accepted
 	refused       int
@@ -49,6 +50,8 @@ func (o *twoRoutes) play(t *testing.T, seed uint64, after func(r *heed.Registry)
 		if o.asks == nil {
 			o.asks = func(i, _ int) bool { return i%2 == 0 }
 		}
+		c := tr.Client()
+		c.Timeout = o.timeout
 		end := time.Now().Add(o.lasts)
 		var busy sync.WaitGroup
 		for i := range o.goroutines {
@@ -58,12 +61,16 @@ func (o *twoRoutes) play(t *testing.T, seed uint64, after func(r *heed.Registry)
 					if o.asks(i, k) {
 						path = "/limited"
 					}
-					resp, err := tr.Client().Get(example + path)
-					if err != nil {
+					resp, err := c.Get(example + path)
+					switch {
+					case err == nil:
+						resp.Body.Close()
+					case o.timeout > 0:
+						time.Sleep(time.Second)
+					default:
 						t.Error(err)
 						return
 					}
-					resp.Body.Close()
 				}
 			})
 		}
@@ -167,6 +174,30 @@ func TestRouteThatAloneIsRefusedHoldsNoOtherThoughRequestsAreFew(t *testing.T) {
 					test.hint, test.announced, o.limited, o.free, test.free, o.refused, beyond, apart)
 			}
 		}
+	}
+}
+
+// That programs give requests little time is no reason not to find it out.
+func TestRouteThatAloneIsRefusedHoldsNoOtherThoughRequestsHaveDeadlines(t *testing.T) {
+	manyRequests(t)
+	const seeds = 4
+	free := 0
+	for seed := range uint64(seeds) {
+		own := window{quota: 30, length: time.Minute}
+		o := &twoRoutes{goroutines: 12, lasts: 20 * time.Minute, timeout: 10 * time.Second, asks: func(i, _ int) bool { return i%4 == 0 },
+			accepts: func(path string, now time.Time, h http.Header) bool {
+				if path == "/free" || own.take(now) {
+					return true
+				}
+				h.Set("Retry-After", toSecond(now, own.end))
+				return false
+			}}
+		o.play(t, seed, func(*heed.Registry) {})
+		t.Logf("%d of the limited route accepted of 600, %d of the free one, %d refused", o.limited, o.free, o.refused)
+		free += o.free
+	}
+	if free < 20000*seeds {
+		t.Errorf("%d of the free route accepted in the mean", free/seeds)
 	}
 }
 
