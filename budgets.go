@@ -100,10 +100,7 @@ func (p *partition) belongs(now time.Time, pm *Permit, a *Announcement, buckets 
 func (p *partition) learnRoute(now time.Time, pm *Permit, key string) {
 	o := p.origin
 	first := o.routes == nil
-	if first {
-		o.rejoin(now, p) // from here on lanes tell routes apart
-	}
-	t := o.table()
+	t := o.table(now, p)
 	before, known := t.lookUp(pm.method, pm.path)
 	t.learn(pm.method, pm.path, key)
 	if (first || !known || before != key) && o.waiting > 0 {

@@ -77,10 +77,9 @@ func (t *routes) mention(bucket string) bool {
 }
 
 // nameBudgets makes the policies that answers have stated by name the budgets
-// of the routes that they were stated for.
+// of the routes that they were stated for. heard is the partition that heard of them.
 func (o *origin) nameBudgets(now time.Time, heard *partition) {
 	o.named = true
-	o.rejoin(now, heard) // from here on lanes tell routes apart
 	budget := func(pol *Policy, bucket *string) {
 		if *bucket == "" && pol.Name != "" && o.stated.mention(pol.Name) {
 			*bucket = pol.Name
@@ -97,7 +96,7 @@ func (o *origin) nameBudgets(now time.Time, heard *partition) {
 	for i := range o.known {
 		budget(&o.known[i].Policy, &o.known[i].bucket)
 	}
-	t := o.table()
+	t := o.table(now, heard)
 	for route, key := range o.stated.known {
 		if t.known[route] == "" {
 			t.known[route] = key

@@ -262,8 +262,7 @@ func (p *partition) setApart(t *quotaTold, route []byte, bucket string) {
 	o, name := p.origin, t.policy.Name
 	if !o.apart {
 		o.apart = true
-		o.rejoin(t.at, p) // from here on lanes tell routes apart
-		o.table()
+		o.table(t.at, p)
 		for _, q := range o.partitions {
 			if s := q.slotIn("", name, ""); s != nil {
 				s.bucketName = otherRoutes

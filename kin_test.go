@@ -83,6 +83,17 @@ func (a routesApart) ask(ctx context.Context, path string, lasts time.Duration, 
 	pm.Release()
 }
 
+// keepAsking has four goroutines do so one time after the other.
+func (a routesApart) keepAsking(ctx context.Context, path string, lasts time.Duration, went func()) {
+	for range 4 {
+		go func() {
+			for ctx.Err() == nil {
+				a.ask(ctx, path, lasts, went)
+			}
+		}()
+	}
+}
+
 // Names of policies that turn out to be budgets have all routes counted together again. A refusal that shows it is not lost.
 func TestRefusalThatTellsBudgetsApartIsKeptByARouteWithALimitOfItsOwn(t *testing.T) {
 	bothWays(t, Limits{}, func(a routesApart, split bool) {
@@ -102,13 +113,7 @@ func TestCostlyRequestIsNotOvertakenForGoodByOtherRoutes(t *testing.T) {
 	l := Limits{Policies: []Policy{{Quota: 10, Window: 10 * time.Second}}, Smoothing: Smoothing{Off: true}}
 	bothWays(t, l, func(a routesApart, split bool) {
 		ctx, cancel := context.WithCancel(a.t.Context())
-		for range 4 {
-			go func() {
-				for ctx.Err() == nil {
-					a.ask(ctx, "/free", 300*time.Millisecond, func() {})
-				}
-			}()
-		}
+		a.keepAsking(ctx, "/free", 300*time.Millisecond, func() {})
 		time.Sleep(5 * time.Second)
 		began, waited := time.Now(), time.Duration(-1)
 		go a.ask(WithCost(ctx, UnitRequests, 10), "/limited", 0, func() { waited = time.Since(began) })
@@ -166,13 +171,7 @@ func TestPausedRouteThatAlsoWaitsForWhatIsCommonHoldsNoOther(t *testing.T) {
 		a.get("/limited", "Retry-After", "3600")
 		ctx, cancel := context.WithCancel(a.t.Context())
 		var went atomic.Int64
-		for range 4 {
-			go func() {
-				for ctx.Err() == nil {
-					a.ask(ctx, "/free", time.Second, func() { went.Add(1) })
-				}
-			}()
-		}
+		a.keepAsking(ctx, "/free", time.Second, func() { went.Add(1) })
 		time.Sleep(10 * time.Second)
 		go a.ask(WithCost(ctx, UnitConcurrentRequests, 4), "/limited", 0, func() {})
 		time.Sleep(100 * time.Second)

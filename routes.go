@@ -3,6 +3,7 @@ package heed
 import (
 	"slices"
 	"strings"
+	"time"
 )
 
 // A budget in an origin that has several is told by what the origin calls it.
@@ -193,9 +194,11 @@ func majorOf(majors []string, path string) string {
 	return ""
 }
 
-// table returns the origin's table, made where there is none.
-func (o *origin) table() *routes {
+// table returns the origin's table, made where there is none: from then on lanes tell routes apart, and no partitions
+// do. heard is the one that goes on.
+func (o *origin) table(now time.Time, heard *partition) *routes {
 	if o.routes == nil {
+		o.rejoin(now, heard)
 		o.routes = newRoutes()
 	}
 	return o.routes
