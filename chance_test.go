@@ -534,3 +534,52 @@ func TestHiddenBucketThatIsFullAgainEveryMorningCostsNoMoreEachDay(t *testing.T)
 		}
 	})
 }
+
+// Where each refusal names a second to wait, what others use of a limit looks like chance, for never are several refused in a row.
+func TestOthersOnALimitThatNamesATimeAreNotTakenForChance(t *testing.T) {
+	manyRequests(t)
+	const seeds, joins, settles, ends = 3, 10 * time.Minute, 20 * time.Minute, 40 * time.Minute
+	for _, c := range []struct {
+		algorithm heedtest.Algorithm
+		quota     int64
+		window    time.Duration
+	}{
+		{heedtest.SlidingWindow, 50, 5 * time.Second},
+		{heedtest.SlidingWindow, 100, 10 * time.Second},
+		{heedtest.TokenBucket, 1000, time.Minute},
+	} {
+		var asked, served int
+		var accepted, refused int64
+		for seed := range uint64(seeds) {
+			tally, _ := load{heedtest.Config{
+				Algorithm: c.algorithm, Dialect: heedtest.RetryAfterOnly, Policies: []heedtest.Policy{{Quota: c.quota, Window: c.window}},
+				Latency: heedtest.RoundTrip(50 * time.Millisecond),
+			}, 16, int(ends / c.window), func(o *heedtest.Origin, _ *heed.Registry) {
+				time.Sleep(joins)
+				rng, spacing, settled := rand.New(rand.NewPCG(seed, 7)), 5*c.window/time.Duration(c.quota), false // a fifth of it
+				for now := joins; now < ends; {
+					wait := spacing/2 + time.Duration(rng.Int64N(int64(spacing)))
+					time.Sleep(wait)
+					if now += wait; now > settles && !settled {
+						o.ResetTally()
+						settled = true
+					}
+					resp, err := (&http.Client{Transport: o}).Get(example)
+					if settled {
+						asked++
+					}
+					if settled && err == nil && resp.StatusCode == http.StatusOK {
+						served++
+					}
+				}
+			}}.play(t)
+			accepted, refused = accepted+tally.Accepted, refused+tally.Refused
+		}
+		all := seeds * float64(c.quota) * (ends - settles).Seconds() / c.window.Seconds()
+		part, per1000 := float64(accepted)/all, 1000*float64(refused)/float64(accepted)
+		t.Logf("%s of %d per %v: %.2f of it, %.1f refused per 1000; the others got %d of %d", c.algorithm, c.quota, c.window, part, per1000, served, asked)
+		if part < .83 || per1000 > 30 || served < asked*95/100 {
+			t.Errorf("%s of %d per %v: %.2f of it, %.1f refused per 1000; the others got %d of %d", c.algorithm, c.quota, c.window, part, per1000, served, asked)
+		}
+	}
+}

@@ -112,12 +112,21 @@ func (p *partition) stillByChance(now time.Time, pm *Permit) (excess bool) {
 		c.exceeded(r)
 		return true
 	}
-	if c.share >= byFar*usually && s.due() {
+	if c.share >= c.worthTrying() && s.due() {
 		p.learner.begin(now)
 		*r = throughput{low: s.begin(now, *r), cycle: shortest, cost: math.MaxInt64, total: r.total, burst: r.total + 1}
 		p.setLearnedRate(now).limiter.AllowN(now, 1)
 	}
 	return false
+}
+
+// worthTrying is the share of refusals from which on a lower pace is tried. Where each names a time nothing goes meanwhile: no
+// limit ever refuses many in a row then, which would tell it from chance.
+func (c *chance) worthTrying() float64 {
+	if c.hint > 0 {
+		return usually
+	}
+	return byFar * usually
 }
 
 // letGo has the pace rise steeply from a rate on.

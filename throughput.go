@@ -48,7 +48,7 @@ type throughput struct {
 	penalty time.Duration // for how long it shuts out whoever exceeds it; 0: for no longer than its rate explains
 
 	window  time.Duration // how long it takes to let through a cycle's worth, if it has a window; 0: not known
-	most    time.Duration // it is no longer than that
+	most    time.Duration // it is no longer than that; 0: none was measured
 	sure    bool          // and the latest reopening was in keeping with it
 	tooFast float64       // the pace that was refused last …
 	known   float64       // … and the rate that was known until then; 0: none was yet

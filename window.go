@@ -89,7 +89,7 @@ func (l *learner) remeasure(reopened time.Time) {
 		return
 	}
 	first, known := r.ago(r.cycle)
-	if !known || r.cycle < few {
+	if !known || r.cycle < few || r.most == 0 { // none was ever measured
 		return
 	}
 	shortest, longest := l.refused.Sub(first)-l.trip(), reopened.Sub(first)+l.trip()
