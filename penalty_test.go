@@ -1,7 +1,9 @@
 package heed_test
 
 import (
+	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/heedhttp/heed"
@@ -164,5 +166,22 @@ func TestLimitThatPunishesAndWasCutIsFoundInFewAttempts(t *testing.T) {
 				t.Errorf("%s: %d accepted of %d, %d refused", algorithm, tally.Accepted, 60*200, tally.Refused)
 			}
 		}}.play(t)
+	}
+}
+
+// Nor is the rest of a window of which others had used most: what it is taken for by how much more comes in the next one shows by
+// how long that is closed.
+func TestRestOfAWindowIsNotTakenForAPenalty(t *testing.T) {
+	manyRequests(t)
+	for _, left := range []int{30, 100, 300} {
+		synctest.Test(t, func(t *testing.T) {
+			w := window{quota: 1000, length: time.Minute, used: 1000 - left, end: time.Now().Add(4 * time.Second)}
+			l := &limiter{accepts: func(_ *http.Request, now time.Time, _ http.Header) bool { return w.take(now) }}
+			l.ask(t, 40*time.Minute, example)
+			t.Logf("%d left: %d accepted of %d, %d refused", left, l.accepted, 40*w.quota, l.refused)
+			if l.accepted < 40*w.quota*9/10 || l.refused > 60 {
+				t.Errorf("%d left: %d accepted of %d, %d refused", left, l.accepted, 40*w.quota, l.refused)
+			}
+		})
 	}
 }

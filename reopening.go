@@ -50,6 +50,9 @@ func (l *learner) learnRate(now, start time.Time) bool {
 	l.learnPenalty(reopened)
 	first := r.low == 0
 	switch {
+	case r.penalty > 0 && min(reopened.Sub(l.hit), r.closed) > longerByFar*r.penalty: // it was the rest of a window that others had used
+		r.penalty = 0
+		l.measure(reopened, shut)
 	case r.penalty > 0:
 	case r.low > 0:
 		l.lower(shut)
