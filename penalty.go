@@ -22,6 +22,21 @@ func (t *throughput) outgrown(pace float64, until time.Time, n, later int64) boo
 	return known && until.Sub(first) < 2*t.shut
 }
 
+// isNone reports whether what was taken for a penalty is none, when it was shut once more, until reopened: twice far longer; or after
+// as much as the time before, at another pace, and far more than was taken for a window's. That is one, and what came before was
+// the rest of one that others had used.
+func (t *throughput) isNone(reopened time.Time) bool {
+	z := t.zeros
+	if min(reopened.Sub(z[0].at), t.closed) > longerByFar*t.penalty {
+		return true
+	}
+	if len(z) < 3 {
+		return false
+	}
+	n, before := z[0].n-z[1].n, z[1].n-z[2].n
+	return n >= 2*t.quota() && max(n-before, before-n) <= n/64
+}
+
 // quota is how many requests a window lets through, if it is one.
 func (t *throughput) quota() int64 {
 	if t.window > 0 {

@@ -179,7 +179,7 @@ func TestRestOfAWindowIsNotTakenForAPenalty(t *testing.T) {
 			l := &limiter{accepts: func(_ *http.Request, now time.Time, _ http.Header) bool { return w.take(now) }}
 			l.ask(t, 40*time.Minute, example)
 			t.Logf("%d left: %d accepted of %d, %d refused", left, l.accepted, 40*w.quota, l.refused)
-			if l.accepted < 40*w.quota*9/10 || l.refused > 60 {
+			if l.accepted < 40*w.quota*85/100 || l.refused > 60 {
 				t.Errorf("%d left: %d accepted of %d, %d refused", left, l.accepted, 40*w.quota, l.refused)
 			}
 		})

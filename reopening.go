@@ -50,8 +50,8 @@ func (l *learner) learnRate(now, start time.Time) bool {
 	l.learnPenalty(reopened)
 	first := r.low == 0
 	switch {
-	case r.penalty > 0 && min(reopened.Sub(l.hit), r.closed) > longerByFar*r.penalty: // it was the rest of a window that others had used
-		r.penalty = 0
+	case r.penalty > 0 && r.isNone(reopened):
+		r.penalty, r.burst = 0, max(r.burst, l.accepted)
 		l.measure(reopened, shut)
 	case r.penalty > 0:
 	case r.low > 0:

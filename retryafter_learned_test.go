@@ -2,6 +2,8 @@ package heed_test
 
 import (
 	"log/slog"
+	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -309,5 +311,28 @@ func TestInstantsOfTheNextUnitAreNoReasonToTryMore(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A window of which others had used a part looks like a smaller one, where each refusal asks for a whole one: that more is let
+// through than that shows in two attempts.
+func TestWindowUsedInPartIsFoundBehindAConstantRetryAfter(t *testing.T) {
+	manyRequests(t)
+	for _, c := range []struct {
+		quota, left int
+		length      time.Duration
+	}{{100, 60, 10 * time.Second}, {1000, 600, time.Minute}, {1000, 300, time.Minute}, {1000, 100, time.Minute}} {
+		synctest.Test(t, func(t *testing.T) {
+			w := window{quota: c.quota, length: c.length, used: c.quota - c.left, end: time.Now().Add(c.length / 2)}
+			l := &limiter{way: 20 * time.Millisecond, accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
+				h.Set("Retry-After", strconv.Itoa(int(c.length.Seconds())))
+				return w.take(now)
+			}}
+			l.ask(t, 40*c.length, example)
+			t.Logf("%d left of %d per %v: %d accepted of %d, %d refused", c.left, c.quota, c.length, l.accepted, 40*c.quota, l.refused)
+			if l.accepted < 40*c.quota*85/100 || l.refused > 90 {
+				t.Errorf("%d left of %d per %v: %d accepted of %d, %d refused", c.left, c.quota, c.length, l.accepted, 40*c.quota, l.refused)
+			}
+		})
 	}
 }

@@ -43,6 +43,7 @@ type throughput struct {
 
 	trial   bool          // the pace is twice as high at first, to see whether it was shut for a penalty, or by an outage, or is no bucket
 	either  bool          // … this last one: it is a bucket, or two windows that met
+	tried   int64         // accepted in the latest trial, which does not tell whether it was one window or two; 0: it does
 	ours    bool          // it was heed that chose for how long to wait before the first measure
 	shut    time.Duration // for how long it was closed at the latest blocks, at least
 	penalty time.Duration // for how long it shuts out whoever exceeds it; 0: for no longer than its rate explains
@@ -133,6 +134,8 @@ func (t *throughput) refused(start time.Time, usual, through float64) {
 	switch {
 	case t.penalty > 0:
 		t.punished(usual)
+	case t.trial && !t.ours && t.tooFast > t.low && t.inPart(t.total-t.opened.n):
+		again = t.tried > 0
 	case t.tooFast > t.low && t.doubt > 0:
 		again = t.narrow(least, usual)
 	case t.tooFast > t.low && (t.pressed >= t.cycle || t.climb == 0 || least >= t.low): // else what was known is refuted
@@ -303,6 +306,8 @@ func (t *throughput) at(n int64) float64 {
 	switch {
 	case t.doubt > 0:
 		return t.searching(n)
+	case t.trial && t.tried > 0: // at another pace: two windows would not let through as many once more
+		return t.low * cautious * t.twice(n) * 1.4
 	case t.trial:
 		return t.low * cautious * t.twice(n)
 	case t.climb > 0:

@@ -49,6 +49,21 @@ func (l *learner) measure(reopened, shut time.Time) {
 	r.trial = (told || l.closed() > outageMostly) && open < l.windowClosed(open)/4 && l.triesCheaply()
 }
 
+// inPart takes in that a trial was refused after n requests, and reports whether these may be a window's as well as those of two:
+// of the first measure's, or of a larger one that was used in part when that was made. As many once more are one window's.
+func (t *throughput) inPart(n int64) bool {
+	before, off := t.tried, t.cycle/few+1
+	if t.tried = 0; n < t.cycle+off || n > 2*t.cycle-off {
+		return false
+	}
+	if before-1 <= n && n <= before+1 {
+		t.low, t.cycle = t.low*float64(n)/float64(t.cycle), n
+	} else if before == 0 {
+		t.tried = n
+	}
+	return true
+}
+
 // triesCheaply reports whether a trial costs few refusals: where hardly more than one request is on its way at a
 // time, and where all take about as long, so that they arrive as evenly as they go, and it was closed for more than
 // the second that every wait can be rounded up to.
