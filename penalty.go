@@ -22,12 +22,16 @@ func (t *throughput) outgrown(pace float64, until time.Time, n, later int64) boo
 	return known && until.Sub(first) < 2*t.shut
 }
 
-// isNone reports whether what was taken for a penalty is none, when it was shut once more, until reopened: twice far longer; or after
-// as much as the time before, at another pace, and far more than was taken for a window's. That is one, and what came before was
-// the rest of one that others had used.
+// isNone reports whether what was taken for a penalty is none, when it was shut once more, until reopened, and that for longer than
+// it had been open: twice far longer; or after as much as the time before, and far more than was taken for a window's. That is
+// one, and what came before was the rest of one that others had used.
 func (t *throughput) isNone(reopened time.Time) bool {
 	z := t.zeros
-	if min(reopened.Sub(z[0].at), t.closed) > longerByFar*t.penalty {
+	shut := reopened.Sub(z[0].at)
+	if shut < z[0].at.Sub(t.opened.at) {
+		return false
+	}
+	if min(shut, t.closed) > longerByFar*t.penalty {
 		return true
 	}
 	if len(z) < 3 {
