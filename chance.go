@@ -40,6 +40,8 @@ type chance struct {
 	quiet  float64       // so many more would have been refused of those accepted of late than twice those that were
 	slower slower
 
+	let    int64   // accepted before the latest refusal, since the one before …
+	alike  int     // … and as many times in a row before that
 	met    int64   // in flight, and accepted, when the latest blocks began that met next to nothing else
 	close  int     // blocks in a row before which hardly any were accepted
 	odds   int     // refusals at a pace that is well below …
@@ -121,7 +123,7 @@ func (c *chance) inFlight(refused, accepted int64) bool {
 func (c *chance) shows(r *throughput, start time.Time, b *block, alone bool) (through float64) {
 	c.meet(b)
 	n, probes := r.total-r.zeros[0].n, b.probes
-	if c.found(r, start, n) {
+	if c.found(r, start, n) || c.evenly(n) {
 		c.blocks, c.top = 0, 0
 	}
 	if c.fell(r, start, n, probes) {
@@ -170,6 +172,17 @@ func (c *chance) meet(b *block) {
 // the pace had fallen to, and that is what was let through once more: that is a limit's. By chance it would have been more.
 func (c *chance) found(r *throughput, start time.Time, n int64) bool {
 	return n >= few && c.fallen(r) && r.pace() > r.low && math.Abs(r.least(start)/r.low-1) <= asBefore
+}
+
+// evenly takes in that n were accepted since the refusal before, and reports whether as many were time and again: a window lets
+// through as many each time.
+func (c *chance) evenly(n int64) bool {
+	if n != c.let {
+		c.let, c.alike = n, 0
+		return false
+	}
+	c.alike++
+	return n > 1 && c.alike >= timeAndAgain
 }
 
 // fell takes in a refusal after n accepted requests and a block of so many more refusals. It reports

@@ -54,6 +54,8 @@ func (l *learner) learnRate(now, start time.Time) bool {
 		r.penalty, r.burst = 0, max(r.burst, l.accepted)
 		l.measure(reopened, shut)
 	case r.penalty > 0:
+	case r.low > 0 && r.cycle < few && l.accepted > r.cycle && l.closed() > 3*perUnit(r.low): // that was the rest of a window
+		l.measure(reopened, shut)
 	case r.low > 0:
 		l.lower(shut)
 	case l.blocks < 2 && l.timed && (l.accepted < enough || l.whole):

@@ -308,3 +308,22 @@ func TestRateOfASlidingCounterIsFoundInAMinute(t *testing.T) {
 		t.Errorf("%.3f of what was to be had in the second minute", share/runs)
 	}
 }
+
+// How few were left of a window that others had used says next to nothing of how many it lets through.
+func TestFewLeftOfAHiddenWindowAreNoMeasureOfIt(t *testing.T) {
+	sideBySide(t)
+	for _, c := range []struct {
+		quota, left int
+		ends        time.Duration
+	}{{60, 1, 54 * time.Second}, {60, 2, 30 * time.Second}, {5, 1, 30 * time.Second}, {5, 1, 2 * time.Second}, {10, 10, 2 * time.Second}, {3, 3, 2 * time.Second}} {
+		synctest.Test(t, func(t *testing.T) {
+			w := window{quota: c.quota, length: time.Minute, used: c.quota - c.left, end: time.Now().Add(c.ends)}
+			l := &limiter{way: 20 * time.Millisecond, accepts: func(_ *http.Request, now time.Time, _ http.Header) bool { return w.take(now) }}
+			l.ask(t, 40*time.Minute, example)
+			t.Logf("%d left of %d for %v: %d accepted of %d, %d refused", c.left, c.quota, c.ends, l.accepted, 40*c.quota, l.refused)
+			if l.accepted < 40*c.quota*80/100 || l.refused > 80 {
+				t.Errorf("%d left of %d for %v: %d accepted of %d, %d refused", c.left, c.quota, c.ends, l.accepted, 40*c.quota, l.refused)
+			}
+		})
+	}
+}

@@ -20,7 +20,10 @@ func (l *learner) measure(reopened, shut time.Time) {
 	case longest > shortest*5/4:
 		climb = steep(l.accepted)
 		// With more than one at a time on their way, an attempt would cost more than one refusal.
-		most := min(rateOf(l.accepted, shortest), 1/max(l.crowd.trip(), nearBy.Seconds()))
+		most := 1 / max(l.crowd.trip(), nearBy.Seconds())
+		if l.accepted >= few { // fewer may be the rest of any window
+			most = min(most, rateOf(l.accepted, shortest))
+		}
 		if d := doublings(rateOf(l.accepted, longest), most); d >= settled {
 			climb, doubt = gently, d
 		}
