@@ -32,7 +32,10 @@ func (c *chance) exceeded(r *throughput) {
 	if r.low > 0 && c.tells(r) {
 		share, seen = c.share, min(seen, 2*few) // it may have been the limit's all the same: what follows tells
 	}
-	next := chance{share: share, seen: seen, hint: c.hint, calm: share, then: c.then, failed: c.failed, kept: c.kept, slower: c.slower}
+	next := chance{share: share, seen: seen, hint: c.hint, calm: share, then: c.then, failed: c.failed, kept: c.kept}
+	if c.hint > 0 { // nothing goes meanwhile, and hardly more is refused at a higher pace
+		next.slower = c.slower
+	}
 	if !c.tells(r) {
 		next.quiet = c.quiet
 	}

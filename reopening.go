@@ -48,14 +48,13 @@ func (l *learner) learnRate(now, start time.Time) bool {
 		return true
 	}
 	l.learnPenalty(reopened)
-	first := r.low == 0
+	rest := l.wasRest(reopened)
+	first := r.low == 0 || rest
 	switch {
-	case r.penalty > 0 && r.isNone(reopened):
+	case rest:
 		r.penalty, r.burst = 0, max(r.burst, l.accepted)
 		l.measure(reopened, shut)
 	case r.penalty > 0:
-	case r.low > 0 && r.cycle < few && l.accepted > r.cycle && l.closed() > 3*perUnit(r.low): // that was the rest of a window
-		l.measure(reopened, shut)
 	case r.low > 0:
 		l.lower(shut)
 	case l.blocks < 2 && l.timed && (l.accepted < enough || l.whole):
@@ -79,6 +78,16 @@ func (l *learner) learnRate(now, start time.Time) bool {
 		l.besideFirst()
 	}
 	return true
+}
+
+// wasRest reports whether what is known was measured by the rest of a window that others had used: what was taken for a penalty is
+// none, or more than that handful was accepted this time of what is no bucket, for it was closed for long.
+func (l *learner) wasRest(reopened time.Time) bool {
+	r := &l.rate
+	if r.penalty > 0 {
+		return r.isNone(reopened)
+	}
+	return r.low > 0 && r.cycle < few && l.accepted > r.cycle && l.closed() > 3*perUnit(r.low)
 }
 
 // learnPenalty finds out whether the block was a penalty, by how long it was and by what was

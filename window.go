@@ -21,7 +21,7 @@ func (l *learner) measure(reopened, shut time.Time) {
 		climb = steep(l.accepted)
 		// With more than one at a time on their way, an attempt would cost more than one refusal.
 		most := 1 / max(l.crowd.trip(), nearBy.Seconds())
-		if l.accepted >= few { // fewer may be the rest of any window
+		if l.accepted >= few/2 { // fewer may be the rest of any window
 			most = min(most, rateOf(l.accepted, shortest))
 		}
 		if d := doublings(rateOf(l.accepted, longest), most); d >= settled {
