@@ -32,8 +32,8 @@ func (c *chance) exceeded(r *throughput) {
 	if r.low > 0 && c.tells(r) {
 		share, seen = c.share, min(seen, 2*few) // it may have been the limit's all the same: what follows tells
 	}
-	next := chance{share: share, seen: seen, hint: c.hint, calm: share, then: c.then, failed: c.failed, kept: c.kept}
-	if c.hint > 0 { // nothing goes meanwhile, and hardly more is refused at a higher pace
+	next := chance{share: share, seen: seen, hint: c.hint, others: c.others, calm: share, then: c.then, failed: c.failed, kept: c.kept}
+	if c.others { // nothing goes while each asks to wait, and hardly more is refused at a higher pace
 		next.slower = c.slower
 	}
 	if !c.tells(r) {

@@ -34,6 +34,7 @@ type chance struct {
 	share  float64       // of requests refused of late; 0: none is known to be refused by chance
 	seen   float64       // requests that tell it, no more than are of late
 	hint   time.Duration // how long those ask to wait; 0: they do not say
+	others bool          // they may be a limit's that others use, too: each asks to wait, and none is a 503
 	excess float64       // refusals beyond what that explains …
 	calm   float64       // … the share when there were none …
 	then   float64       // … and the pace
@@ -74,8 +75,8 @@ const (
 // byChance takes in that pm's request was refused, and reports whether that came by chance, or was
 // one too many for that, so that there is a limit. One that names another time than the one before, or
 // than those that came by chance, is a limit's, and so it is where such times were too short: they tell
-// of what is left.
-func (p *partition) byChance(now time.Time, pm *Permit, fresh bool, hint time.Duration) (yes, excess bool) {
+// of what is left. whole: it is a 503.
+func (p *partition) byChance(now time.Time, pm *Permit, fresh bool, hint time.Duration, whole bool) (yes, excess bool) {
 	l := &p.learner
 	c, r := &l.chance, &l.rate
 	usual := l.hint
@@ -87,11 +88,12 @@ func (p *partition) byChance(now time.Time, pm *Permit, fresh bool, hint time.Du
 	case hint > 0 && (l.short.times > 0 || hint != usual):
 		c.blocks, c.top = 0, 0 // however far the pace fell
 	case c.share > 0:
+		c.others = c.others && !whole
 		excess = p.stillByChance(now, pm)
 		return !excess, excess
 	case fresh && r.low > 0 && len(r.zeros) > 0:
 		if through := c.shows(r, pm.start, &l.block, pm.level == 1 && !p.lastStart.After(pm.start)); through > 0 {
-			c.hint = hint
+			c.hint, c.others = hint, hint > 0 && !whole
 			p.letGo(now, through)
 			return true, false
 		}
@@ -123,7 +125,8 @@ func (c *chance) inFlight(refused, accepted int64) bool {
 func (c *chance) shows(r *throughput, start time.Time, b *block, alone bool) (through float64) {
 	c.meet(b)
 	n, probes := r.total-r.zeros[0].n, b.probes
-	if c.found(r, start, n) || c.evenly(n) {
+	even := c.evenly(n) && (probes > 0 || b.timed && b.closed() > time.Second)
+	if even || c.found(r, start, n) {
 		c.blocks, c.top = 0, 0
 	}
 	if c.fell(r, start, n, probes) {
@@ -174,8 +177,8 @@ func (c *chance) found(r *throughput, start time.Time, n int64) bool {
 	return n >= few && c.fallen(r) && r.pace() > r.low && math.Abs(r.least(start)/r.low-1) <= asBefore
 }
 
-// evenly takes in that n were accepted since the refusal before, and reports whether as many were time and again: a window lets
-// through as many each time.
+// evenly takes in that n were accepted since the refusal before, and reports whether as many were time and again. A window lets
+// through as many each time, and is shut then; of backends that take turns, one of which is out of order, only the latter is not so.
 func (c *chance) evenly(n int64) bool {
 	if n != c.let {
 		c.let, c.alike = n, 0
@@ -223,7 +226,7 @@ func (c *chance) well(start time.Time, r *throughput) (rate float64, limit bool)
 	switch {
 	case c.share == 0:
 		return 0, false
-	case c.slower.well(start, c.share):
+	case c.slower.well(start):
 		return c.isLimit(), true
 	case c.slower.trying():
 		return 0, false
@@ -268,7 +271,7 @@ func (c *chance) over() { *c = chance{failed: c.failed, kept: c.kept} }
 // isLimit takes what was refused at a higher pace to be a limit's, and returns its rate. What is refused at
 // the lower pace as well still comes by chance.
 func (c *chance) isLimit() (rate float64) {
-	through, still := c.slower.through, c.slower.still(c.share)
+	through, still := c.slower.through, c.slower.still()
 	*c = chance{failed: c.failed + 1, kept: through, proven: through, hint: c.hint}
 	if still >= usually {
 		c.take(still)

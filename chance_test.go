@@ -583,3 +583,27 @@ func TestOthersOnALimitThatNamesATimeAreNotTakenForChance(t *testing.T) {
 		}
 	}
 }
+
+// Of backends that take turns, one of which is out of order, as many are accepted each time: that is no window, which is shut then.
+func TestBackendThatIsOutOfOrderAndTakesTurnsIsNoLimit(t *testing.T) {
+	const length = 20 * time.Minute
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		l := &limiter{way: 25 * time.Millisecond, accepts: func(_ *http.Request, _ time.Time, h http.Header) bool {
+			n++
+			h.Set("Retry-After", "1")
+			return n%6 > 0
+		}}
+		tr := quiet(t, l, heed.Limits{})
+		end := time.Now().Add(length)
+		busy := asking(1, end, func(int) (*http.Response, error) { return tr.Client().Get(example) })
+		time.Sleep(time.Until(end))
+		tr.Registry.Close()
+		busy.Wait()
+		most := 5 * int(length/(5*50*time.Millisecond+time.Second)) // a second's wait after each five
+		t.Logf("%d accepted of %d", l.accepted, most)
+		if l.accepted < most/4 {
+			t.Errorf("%d accepted of %d", l.accepted, most)
+		}
+	})
+}

@@ -22,19 +22,13 @@ func (t *throughput) outgrown(pace float64, until time.Time, n, later int64) boo
 	return known && until.Sub(first) < 2*t.shut
 }
 
-// isNone reports whether what was taken for a penalty is none, when it was shut once more, until reopened, and that for longer than
-// it had been open: twice far longer; or after as much as the time before, and far more than was taken for a window's. That is
-// one, and what came before was the rest of one that others had used.
+// isNone reports whether what was taken for a penalty is none, when it was shut once more, until reopened: as much was let through
+// as the time before, though no more was tried than what is known, and far more than was taken for a window's. That is one, and what
+// came before was the rest of one that others had used. It was used up in less time than it was shut, or it is chance that as much
+// was let through.
 func (t *throughput) isNone(reopened time.Time) bool {
 	z := t.zeros
-	shut := reopened.Sub(z[0].at)
-	if shut < z[0].at.Sub(t.opened.at) {
-		return false
-	}
-	if min(shut, t.closed) > longerByFar*t.penalty {
-		return true
-	}
-	if len(z) < 3 {
+	if len(z) < 3 || !t.refuted || reopened.Sub(z[0].at) < z[0].at.Sub(t.opened.at) {
 		return false
 	}
 	n, before := z[0].n-z[1].n, z[1].n-z[2].n

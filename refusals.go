@@ -86,7 +86,7 @@ func (p *partition) learnFrom(now time.Time, r *rejection, status int) finding {
 	if p.keepsStrictly(now, r.pm, r.hint) {
 		return foundStrictLimit
 	}
-	chance, excess := p.byChance(now, r.pm, r.fresh, r.hint)
+	chance, excess := p.byChance(now, r.pm, r.fresh, r.hint, r.whole)
 	if excess {
 		r.fresh, r.backoff.began, r.backoff.blind, r.backoff.paced = true, now, 0, 0 // with all that was on its way
 	}

@@ -87,7 +87,7 @@ func (l *learner) wasRest(reopened time.Time) bool {
 	if r.penalty > 0 {
 		return r.isNone(reopened)
 	}
-	return r.low > 0 && r.cycle < few && l.accepted > r.cycle && l.closed() > 3*perUnit(r.low)
+	return l.blocks == 2 && !l.timed && r.low > 0 && r.cycle < few && l.accepted > r.cycle && l.closed() > 3*perUnit(r.low)
 }
 
 // learnPenalty finds out whether the block was a penalty, by how long it was and by what was

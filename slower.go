@@ -16,6 +16,7 @@ type slower struct {
 	often    int       // times that as many were refused all the same
 
 	through float64     // what was let through, while less is tried; 0: it is not …
+	share   float64     // … the share that was refused until then …
 	before  *throughput // … and what was known; nil: nothing was
 	beyond  float64     // refusals beyond half the share that is usual
 }
@@ -35,7 +36,7 @@ func (s *slower) due() bool {
 // begin begins to try a lower pace than at what is known, and returns that.
 func (s *slower) begin(now time.Time, known throughput) float64 {
 	through := rateOf(s.accepted, now.Sub(s.from))
-	*s = slower{often: s.often, from: now, through: through}
+	*s = slower{often: s.often, from: now, through: through, share: float64(s.refused) / float64(int64(s.refused)+s.accepted)}
 	if known.low > 0 {
 		s.before = &known
 	}
@@ -45,9 +46,9 @@ func (s *slower) begin(now time.Time, known throughput) float64 {
 // trying reports whether a lower pace is being tried.
 func (s *slower) trying() bool { return s.through > 0 }
 
-// well takes in that one sent at start was accepted, where so large a share is refused otherwise, and reports
-// whether it is a limit: hardly any are refused at the lower pace.
-func (s *slower) well(start time.Time, share float64) bool {
+// well takes in that one sent at start was accepted, and reports whether it is a limit: hardly any are refused at the lower
+// pace, where a larger share was before.
+func (s *slower) well(start time.Time) bool {
 	if s.from.IsZero() {
 		s.from = start
 	}
@@ -56,7 +57,7 @@ func (s *slower) well(start time.Time, share float64) bool {
 	}
 	s.accepted++
 	if s.trying() {
-		s.beyond -= share / (2 - share)
+		s.beyond -= s.share / (2 - s.share)
 	}
 	return s.beyond <= -tellsApart
 }
@@ -70,9 +71,9 @@ func (s *slower) refuses(start time.Time) bool {
 	return s.beyond >= tellsApart
 }
 
-// still is the share that was refused at the lower pace, where so large a share was before.
-func (s *slower) still(share float64) float64 {
-	refused := s.beyond + float64(s.accepted)*share/(2-share)
+// still is the share that was refused at the lower pace.
+func (s *slower) still() float64 {
+	refused := s.beyond + float64(s.accepted)*s.share/(2-s.share)
 	return refused / (refused + float64(s.accepted))
 }
 
@@ -120,10 +121,10 @@ func (p *partition) stillByChance(now time.Time, pm *Permit) (excess bool) {
 	return false
 }
 
-// worthTrying is the share of refusals from which on a lower pace is tried. Where each names a time nothing goes meanwhile: no
-// limit ever refuses many in a row then, which would tell it from chance.
+// worthTrying is the share of refusals from which on a lower pace is tried. Where each asks to wait nothing goes meanwhile: what
+// others use of a limit never has many refused in a row then, which would tell it from chance.
 func (c *chance) worthTrying() float64 {
-	if c.hint > 0 {
+	if c.others {
 		return usually
 	}
 	return byFar * usually

@@ -52,6 +52,7 @@ type throughput struct {
 	most    time.Duration // it is no longer than that; 0: none was measured
 	sure    bool          // and the latest reopening was in keeping with it
 	tooFast float64       // the pace that was refused last …
+	refuted bool          // … which was no faster than what was known …
 	known   float64       // … and the rate that was known until then; 0: none was yet
 	stood   int           // times in a row that an attempt at more found the limit as it was
 	shorter bool          // it may be far shorter: more is to be tried soon, and at a pace that rises fast
@@ -83,6 +84,7 @@ const (
 	farFewer    = 16   // times fewer than before: that was no burst, or is not to come again
 	asItWas     = 0.02 // of a rate: found no further off, it is as it was …
 	mostStood   = 2    // … and tried after twice as many requests each time, up to so many times
+	anotherPace = 1.4  // times as fast as a trial is that is made once more
 	soon        = 4    // cycles in which a window is kept to that may be far shorter
 	mostZeros   = 4
 	mostMarks   = 32
@@ -127,6 +129,7 @@ func (t *throughput) refused(start time.Time, usual, through float64) {
 		return
 	}
 	t.tooFast, t.known = t.pace(), 0
+	t.refuted = t.tooFast <= t.low
 	if t.climb == 0 && t.doubt == 0 && t.tooFast > t.low {
 		t.known = t.low
 	}
@@ -307,7 +310,7 @@ func (t *throughput) at(n int64) float64 {
 	case t.doubt > 0:
 		return t.searching(n)
 	case t.trial && t.tried > 0: // at another pace: two windows would not let through as many once more
-		return t.low * cautious * t.twice(n) * 1.4
+		return t.low * cautious * t.twice(n) * anotherPace
 	case t.trial:
 		return t.low * cautious * t.twice(n)
 	case t.climb > 0:

@@ -20,10 +20,11 @@ func (l *learner) measure(reopened, shut time.Time) {
 	case longest > shortest*5/4:
 		climb = steep(l.accepted)
 		// With more than one at a time on their way, an attempt would cost more than one refusal.
-		most := 1 / max(l.crowd.trip(), nearBy.Seconds())
-		if l.accepted >= few/2 { // fewer may be the rest of any window
-			most = min(most, rateOf(l.accepted, shortest))
+		n := l.accepted
+		if n < few/2 { // they may be the rest of a window that lets through far more
+			n = few * few
 		}
+		most := min(rateOf(n, shortest), 1/max(l.crowd.trip(), nearBy.Seconds()))
 		if d := doublings(rateOf(l.accepted, longest), most); d >= settled {
 			climb, doubt = gently, d
 		}
@@ -56,7 +57,7 @@ func (l *learner) measure(reopened, shut time.Time) {
 // of the first measure's, or of a larger one that was used in part when that was made. As many once more are one window's.
 func (t *throughput) inPart(n int64) bool {
 	before, off := t.tried, t.cycle/few+1
-	if t.tried = 0; n < t.cycle+off || n > 2*t.cycle-off {
+	if t.tried = 0; t.cycle < few || n < t.cycle+off || n > 2*t.cycle-off {
 		return false
 	}
 	if before-1 <= n && n <= before+1 {
