@@ -33,7 +33,7 @@ func (c *chance) exceeded(r *throughput) {
 		share, seen = c.share, min(seen, 2*few) // it may have been the limit's all the same: what follows tells
 	}
 	next := chance{share: share, seen: seen, hint: c.hint, others: c.others, calm: share, then: c.then, failed: c.failed, kept: c.kept}
-	if c.others { // nothing goes while each asks to wait, and hardly more is refused at a higher pace
+	if c.others && c.slower.accepted >= few { // what is too many does not tell them apart then: while each asks to wait, nothing goes
 		next.slower = c.slower
 	}
 	if !c.tells(r) {
@@ -58,7 +58,7 @@ func (t *throughput) exceeded(start time.Time, pace, share float64) {
 	}
 	t.zeros = append([]mark{{start, t.total}}, t.zeros[:min(len(t.zeros), mostZeros-1)]...)
 	climb, stood := t.climb, 0
-	t.climb, t.pressed, t.tooFast = 0, 0, tooFast
+	t.climb, t.pressed, t.tooFast, t.noMore = 0, 0, tooFast, tooFast <= t.low
 	switch {
 	case tooFast > t.low:
 		kept := pace * math.Exp2(-2*max(climb, slowly))

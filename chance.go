@@ -88,7 +88,7 @@ func (p *partition) byChance(now time.Time, pm *Permit, fresh bool, hint time.Du
 	case hint > 0 && (l.short.times > 0 || hint != usual):
 		c.blocks, c.top = 0, 0 // however far the pace fell
 	case c.share > 0:
-		c.others = c.others && !whole
+		c.others = c.others && hint > 0 && !whole
 		excess = p.stillByChance(now, pm)
 		return !excess, excess
 	case fresh && r.low > 0 && len(r.zeros) > 0:
@@ -125,7 +125,9 @@ func (c *chance) inFlight(refused, accepted int64) bool {
 func (c *chance) shows(r *throughput, start time.Time, b *block, alone bool) (through float64) {
 	c.meet(b)
 	n, probes := r.total-r.zeros[0].n, b.probes
-	even := c.evenly(n) && (probes > 0 || b.timed && b.closed() > time.Second)
+	c.count(n)
+	// A window lets through as many each time, and is shut then. Backends that take turns do as well, but are never shut.
+	even := n > 1 && c.alike >= timeAndAgain && (probes > 0 || b.timed && b.closed() > time.Second)
 	if even || c.found(r, start, n) {
 		c.blocks, c.top = 0, 0
 	}
@@ -177,15 +179,13 @@ func (c *chance) found(r *throughput, start time.Time, n int64) bool {
 	return n >= few && c.fallen(r) && r.pace() > r.low && math.Abs(r.least(start)/r.low-1) <= asBefore
 }
 
-// evenly takes in that n were accepted since the refusal before, and reports whether as many were time and again. A window lets
-// through as many each time, and is shut then; of backends that take turns, one of which is out of order, only the latter is not so.
-func (c *chance) evenly(n int64) bool {
+// count takes in that n were accepted since the refusal before.
+func (c *chance) count(n int64) {
 	if n != c.let {
 		c.let, c.alike = n, 0
-		return false
+	} else {
+		c.alike++
 	}
-	c.alike++
-	return n > 1 && c.alike >= timeAndAgain
 }
 
 // fell takes in a refusal after n accepted requests and a block of so many more refusals. It reports
@@ -215,7 +215,7 @@ func (c *chance) fallen(r *throughput) bool { return c.blocks > 1 && r.low <= c.
 
 // rested takes in that what was let through before tells nothing of the time since.
 func (c *chance) rested() {
-	c.proven, c.blocks, c.top, c.met = 0, 0, 0, 0
+	c.proven, c.blocks, c.top, c.met, c.let, c.alike = 0, 0, 0, 0, 0, 0
 	c.slower.rested()
 }
 
@@ -272,10 +272,12 @@ func (c *chance) over() { *c = chance{failed: c.failed, kept: c.kept} }
 // the lower pace as well still comes by chance.
 func (c *chance) isLimit() (rate float64) {
 	through, still := c.slower.through, c.slower.still()
-	*c = chance{failed: c.failed + 1, kept: through, proven: through, hint: c.hint}
+	hint, others := c.hint, c.others
+	*c = chance{failed: c.failed + 1, kept: through}
 	if still >= usually {
 		c.take(still)
 		through /= 1 - still
 	}
+	c.hint, c.others, c.proven = hint, others, c.kept
 	return through
 }

@@ -22,17 +22,17 @@ func (t *throughput) outgrown(pace float64, until time.Time, n, later int64) boo
 	return known && until.Sub(first) < 2*t.shut
 }
 
-// isNone reports whether what was taken for a penalty is none, when it was shut once more, until reopened: as much was let through
-// as the time before, though no more was tried than what is known, and far more than was taken for a window's. That is one, and what
+// noPenalty reports whether what was taken for a penalty is none, now that it is over, at reopened: as much was let through as the
+// time before, though no more was tried than what is known, and far more than was taken for a window's. That is a window, and what
 // came before was the rest of one that others had used. It was used up in less time than it was shut, or it is chance that as much
 // was let through.
-func (t *throughput) isNone(reopened time.Time) bool {
+func (t *throughput) noPenalty(reopened time.Time) bool {
 	z := t.zeros
-	if len(z) < 3 || !t.refuted || reopened.Sub(z[0].at) < z[0].at.Sub(t.opened.at) {
+	if len(z) < 3 || !t.noMore || reopened.Sub(z[0].at) < z[0].at.Sub(t.opened.at) {
 		return false
 	}
 	n, before := z[0].n-z[1].n, z[1].n-z[2].n
-	return n >= 2*t.quota() && max(n-before, before-n) <= n/64
+	return n >= 2*t.quota() && max(n-before, before-n) <= n/64 // or what was on its way
 }
 
 // quota is how many requests a window lets through, if it is one.
@@ -62,7 +62,7 @@ func (t *throughput) punish(closed time.Duration) {
 	if t.penalty == 0 || closed < t.penalty {
 		t.penalty = closed
 	}
-	t.window, t.sure, t.trial, t.shorter, t.doubt = 0, false, false, false, 0
+	t.window, t.sure, t.trial, t.tried, t.shorter, t.doubt = 0, false, false, 0, false, 0
 }
 
 // punished takes in a refusal that is punished. usual is how many seconds a request takes.

@@ -169,8 +169,8 @@ func TestLimitThatPunishesAndWasCutIsFoundInFewAttempts(t *testing.T) {
 	}
 }
 
-// Nor is the rest of a window of which others had used most: what it is taken for by how much more comes in the next one shows by
-// how long that is closed.
+// Nor is the rest of a window of which others had used most. It is taken for one, because far more comes in the next window, until as
+// much comes in one more.
 func TestRestOfAWindowIsNotTakenForAPenalty(t *testing.T) {
 	manyRequests(t)
 	for _, left := range []int{30, 100, 300} {

@@ -47,9 +47,10 @@ func (l *learner) learnRate(now, start time.Time) bool {
 		l.reopenedBeside(now, start, reopened, shut)
 		return true
 	}
+	punished := r.penalty > 0
 	l.learnPenalty(reopened)
-	rest := l.wasRest(reopened)
-	first := r.low == 0 || rest
+	rest := l.wasRest(reopened, punished)
+	anew := r.low == 0 || rest
 	switch {
 	case rest:
 		r.penalty, r.burst = 0, max(r.burst, l.accepted)
@@ -64,7 +65,7 @@ func (l *learner) learnRate(now, start time.Time) bool {
 		l.measure(reopened, shut)
 	}
 	if len(r.zeros) > 1 && r.penalty == 0 {
-		if !first || r.climb == 0 { // what may be too low is not confirmed by what it was measured by
+		if !anew || r.climb == 0 { // what may be too low is not confirmed by what it was measured by
 			l.remeasure(reopened)
 		}
 		l.measureTurns()
@@ -80,12 +81,12 @@ func (l *learner) learnRate(now, start time.Time) bool {
 	return true
 }
 
-// wasRest reports whether what is known was measured by the rest of a window that others had used: what was taken for a penalty is
-// none, or more than that handful was accepted this time of what is no bucket, for it was closed for long.
-func (l *learner) wasRest(reopened time.Time) bool {
+// wasRest reports whether what is known was measured by the rest of a window that others had used: what was taken for a penalty
+// until now is none, or more than that handful was accepted this time of what is no bucket, for it was closed for long.
+func (l *learner) wasRest(reopened time.Time, punished bool) bool {
 	r := &l.rate
 	if r.penalty > 0 {
-		return r.isNone(reopened)
+		return punished && r.noPenalty(reopened)
 	}
 	return l.blocks == 2 && !l.timed && r.low > 0 && r.cycle < few && l.accepted > r.cycle && l.closed() > 3*perUnit(r.low)
 }

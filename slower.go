@@ -27,9 +27,8 @@ const (
 	doublesFor = 4  // … up to so many times: for most of fewer a window may have been shut, or a bucket full
 )
 
-// due takes in a refusal by chance, and reports whether a lower pace is to be tried.
+// due reports whether a lower pace is to be tried after a refusal by chance.
 func (s *slower) due() bool {
-	s.refused++
 	return s.accepted >= few && s.refused >= tryAfter<<min(s.often, doublesFor)
 }
 
@@ -81,7 +80,7 @@ func (s *slower) still() float64 {
 func (s *slower) over(now time.Time) { *s = slower{often: s.often + 1, from: now} }
 
 // rested takes in that what was let through tells nothing of the time since.
-func (s *slower) rested() { s.refused, s.from, s.accepted = 0, time.Time{}, 0 }
+func (s *slower) rested() { s.refused, s.from, s.accepted, s.beyond = 0, time.Time{}, 0, 0 }
 
 // stillByChance takes in that pm's request was refused where refusals come by chance, and reports whether it was one
 // too many for that, so that there is a limit.
@@ -104,6 +103,7 @@ func (p *partition) stillByChance(now time.Time, pm *Permit) (excess bool) {
 		return false
 	}
 	c.tally(r, 1)
+	s.refused++
 	// So many in a row are as unlikely, whatever the share is.
 	most := float64(tooMany)
 	if r.low > 0 {

@@ -43,7 +43,7 @@ type throughput struct {
 
 	trial   bool          // the pace is twice as high at first, to see whether it was shut for a penalty, or by an outage, or is no bucket
 	either  bool          // … this last one: it is a bucket, or two windows that met
-	tried   int64         // accepted in the latest trial, which does not tell whether it was one window or two; 0: it does
+	tried   int64         // accepted in the latest trial, if that may have been of one window or of two; 0: it was not
 	ours    bool          // it was heed that chose for how long to wait before the first measure
 	shut    time.Duration // for how long it was closed at the latest blocks, at least
 	penalty time.Duration // for how long it shuts out whoever exceeds it; 0: for no longer than its rate explains
@@ -52,14 +52,14 @@ type throughput struct {
 	most    time.Duration // it is no longer than that; 0: none was measured
 	sure    bool          // and the latest reopening was in keeping with it
 	tooFast float64       // the pace that was refused last …
-	refuted bool          // … which was no faster than what was known …
+	noMore  bool          // … which was no more than what was known …
 	known   float64       // … and the rate that was known until then; 0: none was yet
 	stood   int           // times in a row that an attempt at more found the limit as it was
 	shorter bool          // it may be far shorter: more is to be tried soon, and at a pace that rises fast
 
 	trip  float64 // seconds that a request takes
 	total int64   // accepted, ever
-	burst int64   // of them, those before the first reopening
+	burst int64   // of them, those before the first reopening, or what a window was seen to let through that was larger
 	zeros []mark  // the latest refusals that began a block, the last one first
 	marks []mark  // instants since the first of them …
 	next  int     // … the oldest of them, once there are all
@@ -84,7 +84,7 @@ const (
 	farFewer    = 16   // times fewer than before: that was no burst, or is not to come again
 	asItWas     = 0.02 // of a rate: found no further off, it is as it was …
 	mostStood   = 2    // … and tried after twice as many requests each time, up to so many times
-	anotherPace = 1.4  // times as fast as a trial is that is made once more
+	anotherPace = 1.4  // times as fast as the first trial is the second one
 	soon        = 4    // cycles in which a window is kept to that may be far shorter
 	mostZeros   = 4
 	mostMarks   = 32
@@ -129,7 +129,7 @@ func (t *throughput) refused(start time.Time, usual, through float64) {
 		return
 	}
 	t.tooFast, t.known = t.pace(), 0
-	t.refuted = t.tooFast <= t.low
+	t.noMore = t.tooFast <= t.low
 	if t.climb == 0 && t.doubt == 0 && t.tooFast > t.low {
 		t.known = t.low
 	}
@@ -137,7 +137,7 @@ func (t *throughput) refused(start time.Time, usual, through float64) {
 	switch {
 	case t.penalty > 0:
 		t.punished(usual)
-	case t.trial && !t.ours && t.tooFast > t.low && t.inPart(t.total-t.opened.n):
+	case t.trial && !t.ours && t.tooFast > t.low && t.pressed >= t.cycle && t.onceMore(t.total-t.opened.n):
 		again = t.tried > 0
 	case t.tooFast > t.low && t.doubt > 0:
 		again = t.narrow(least, usual)
@@ -149,7 +149,7 @@ func (t *throughput) refused(start time.Time, usual, through float64) {
 	if t.tooFast <= t.low {
 		t.low, t.climb, t.doubt = t.tooFast, 0, 0
 	}
-	t.pressed, t.trial, t.either = 0, again, again
+	t.pressed, t.trial, t.either = 0, again, again && t.ours
 }
 
 // attempted takes in that an attempt at more than the known rate was refused, where the limit lets through least
@@ -274,7 +274,7 @@ func (t *throughput) least(at time.Time) (rate float64) {
 // measured is the first measure: n requests in a time. The pace rises from there
 // on, by so many doublings in a cycle, where that may have been too long.
 func (t *throughput) measured(n int64, d time.Duration, climb float64) {
-	t.low, t.cycle, t.window, t.climb, t.doubt, t.kept = rateOf(n, d), max(n, 2), d, climb, 0, keptUp{}
+	t.low, t.cycle, t.window, t.climb, t.doubt, t.kept, t.tried = rateOf(n, d), max(n, 2), d, climb, 0, keptUp{}, 0
 }
 
 // reopened says that the limit lets through again after it was closed for so
@@ -309,10 +309,12 @@ func (t *throughput) at(n int64) float64 {
 	switch {
 	case t.doubt > 0:
 		return t.searching(n)
-	case t.trial && t.tried > 0: // at another pace: two windows would not let through as many once more
-		return t.low * cautious * t.twice(n) * anotherPace
 	case t.trial:
-		return t.low * cautious * t.twice(n)
+		pace := t.low * cautious * t.twice(n)
+		if t.tried > 0 { // two windows would not let through as many once more at another pace
+			pace *= anotherPace
+		}
+		return pace
 	case t.climb > 0:
 		return min(t.low*cautious*math.Exp2(min(t.climb*float64(n)/t.round(1), 30)), t.bySteps(n))
 	case t.shorter && n >= t.cost:

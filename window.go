@@ -5,6 +5,9 @@ import "time"
 // What is shut for longer than this is more often out of order than a limit that nobody announces.
 const outageMostly = 3 * time.Minute
 
+// wholeOfFew is how many requests a window may let through, as far as it is searched for, of which only a few were met.
+const wholeOfFew = 64
+
 // measure takes what was accepted until the origin reopened for what a window
 // lets through. shut is when it was known to be closed still. Where it was heed that
 // chose when to ask again, the window may be far shorter, and the rate is searched for
@@ -22,7 +25,7 @@ func (l *learner) measure(reopened, shut time.Time) {
 		// With more than one at a time on their way, an attempt would cost more than one refusal.
 		n := l.accepted
 		if n < few/2 { // they may be the rest of a window that lets through far more
-			n = few * few
+			n = wholeOfFew
 		}
 		most := min(rateOf(n, shortest), 1/max(l.crowd.trip(), nearBy.Seconds()))
 		if d := doublings(rateOf(l.accepted, longest), most); d >= settled {
@@ -53,17 +56,21 @@ func (l *learner) measure(reopened, shut time.Time) {
 	r.trial = (told || l.closed() > outageMostly) && open < l.windowClosed(open)/4 && l.triesCheaply()
 }
 
-// inPart takes in that a trial was refused after n requests, and reports whether these may be a window's as well as those of two:
-// of the first measure's, or of a larger one that was used in part when that was made. As many once more are one window's.
-func (t *throughput) inPart(n int64) bool {
-	before, off := t.tried, t.cycle/few+1
-	if t.tried = 0; t.cycle < few || n < t.cycle+off || n > 2*t.cycle-off {
+// onceMore takes in that a trial was refused after n requests. Where that is more than the first measure, but less than two of it, it
+// is one larger window, of which others had used a part when that was made, or two that met. As many in another trial show that it is
+// one. It reports whether that tells something, and t.tried whether it is to be tried once more.
+func (t *throughput) onceMore(n int64) (tells bool) {
+	before, some := t.tried, t.cycle/few+1
+	if t.tried = 0; t.cycle < few || n < t.cycle+some || n > 2*t.cycle-some {
 		return false
 	}
-	if before-1 <= n && n <= before+1 {
-		t.low, t.cycle = t.low*float64(n)/float64(t.cycle), n
-	} else if before == 0 {
+	switch {
+	case before == 0:
 		t.tried = n
+	case before-1 <= n && n <= before+1:
+		t.low, t.cycle = t.low*float64(n)/float64(t.cycle), n
+	default:
+		return false
 	}
 	return true
 }
@@ -114,7 +121,7 @@ func (l *learner) remeasure(reopened time.Time) {
 	shortest, longest := l.refused.Sub(first)-l.trip(), reopened.Sub(first)+l.trip()
 	if l.asMany() { // the first of them may have been long on its way
 		// Closed for longer than a bucket is, and than the window is by far.
-		if shortest = min(shortest, l.refused.Sub(l.seen)); closed > 3*perUnit(r.low) && shortest > r.most*3/2 {
+		if shortest = min(shortest, l.refused.Sub(l.seen)); closed > 3*perUnit(r.low) && shortest-shortest/3 > r.most {
 			r.punish(min(reopened.Sub(l.hit), r.closed))
 			return
 		}
