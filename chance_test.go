@@ -594,12 +594,7 @@ func TestBackendThatIsOutOfOrderAndTakesTurnsIsNoLimit(t *testing.T) {
 			h.Set("Retry-After", "1")
 			return n%6 > 0
 		}}
-		tr := quiet(t, l, heed.Limits{})
-		end := time.Now().Add(length)
-		busy := asking(1, end, func(int) (*http.Response, error) { return tr.Client().Get(example) })
-		time.Sleep(time.Until(end))
-		tr.Registry.Close()
-		busy.Wait()
+		l.askedBy(t, 1, length)
 		most := 5 * int(length/(5*50*time.Millisecond+time.Second)) // a second's wait after each five
 		t.Logf("%d accepted of %d", l.accepted, most)
 		if l.accepted < most/4 {

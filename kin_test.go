@@ -94,6 +94,17 @@ func (a routesApart) keepAsking(ctx context.Context, path string, lasts time.Dur
 	}
 }
 
+// costlyGoesSoon holds that a request for all of ten goes within two windows of ten seconds, whatever happens meanwhile.
+func (a routesApart) costlyGoesSoon(ctx context.Context, split bool, meanwhile func()) {
+	began, waited := time.Now(), time.Duration(-1)
+	go a.ask(WithCost(ctx, UnitRequests, 10), "/limited", 0, func() { waited = time.Since(began) })
+	meanwhile()
+	synctest.Wait()
+	if waited < 0 || waited > 20*time.Second {
+		a.t.Errorf("split %v: it went after %v", split, waited)
+	}
+}
+
 // Names of policies that turn out to be budgets have all routes counted together again. A refusal that shows it is not lost.
 func TestRefusalThatTellsBudgetsApartIsKeptByARouteWithALimitOfItsOwn(t *testing.T) {
 	bothWays(t, Limits{}, func(a routesApart, split bool) {
@@ -115,13 +126,7 @@ func TestCostlyRequestIsNotOvertakenForGoodByOtherRoutes(t *testing.T) {
 		ctx, cancel := context.WithCancel(a.t.Context())
 		a.keepAsking(ctx, "/free", 300*time.Millisecond, func() {})
 		time.Sleep(5 * time.Second)
-		began, waited := time.Now(), time.Duration(-1)
-		go a.ask(WithCost(ctx, UnitRequests, 10), "/limited", 0, func() { waited = time.Since(began) })
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		if waited < 0 || waited > 20*time.Second {
-			a.t.Errorf("split %v: it went after %v", split, waited)
-		}
+		a.costlyGoesSoon(ctx, split, func() { time.Sleep(time.Hour) })
 		cancel()
 		time.Sleep(2 * time.Hour)
 	})
@@ -146,16 +151,12 @@ func TestHurriedRequestDoesNotOvertakeACostlyOneOfAnotherRoute(t *testing.T) {
 			hurry()
 			time.Sleep(300 * time.Millisecond)
 		}
-		began, waited := time.Now(), time.Duration(-1)
-		go a.ask(WithCost(ctx, UnitRequests, 10), "/limited", 0, func() { waited = time.Since(began) })
-		for range 200 {
-			time.Sleep(300 * time.Millisecond)
-			hurry()
-		}
-		synctest.Wait()
-		if waited < 0 || waited > 20*time.Second {
-			a.t.Errorf("split %v: it went after %v", split, waited)
-		}
+		a.costlyGoesSoon(ctx, split, func() {
+			for range 200 {
+				time.Sleep(300 * time.Millisecond)
+				hurry()
+			}
+		})
 		cancel()
 		time.Sleep(time.Second)
 	})

@@ -51,6 +51,16 @@ func (l *limiter) little() time.Duration {
 	return 50*time.Microsecond + time.Duration(l.uneven.Int64N(int64(200*time.Microsecond)))
 }
 
+// askedBy has so many goroutines ask for one URL, for a while.
+func (l *limiter) askedBy(t *testing.T, goroutines int, length time.Duration) {
+	tr := quiet(t, l, heed.Limits{})
+	end := time.Now().Add(length)
+	busy := asking(goroutines, end, func(int) (*http.Response, error) { return tr.Client().Get(example) })
+	time.Sleep(time.Until(end))
+	tr.Registry.Close()
+	busy.Wait()
+}
+
 // ask has 16 goroutines ask for URLs, in turn, for a while.
 func (l *limiter) ask(t *testing.T, length time.Duration, urls ...string) {
 	tr := quiet(t, l, heed.Limits{})

@@ -548,12 +548,7 @@ func TestWindowsWhoseResetIsAlwaysAWholeOneAreUsedUp(t *testing.T) {
 				h.Set("RateLimit-Reset", "60")
 				return ok
 			}}
-			tr := quiet(t, l, heed.Limits{})
-			end := time.Now().Add(windows * w.length)
-			busy := asking(clients, end, func(int) (*http.Response, error) { return tr.Client().Get(example) })
-			time.Sleep(time.Until(end))
-			tr.Registry.Close()
-			busy.Wait()
+			l.askedBy(t, clients, windows*w.length)
 			t.Logf("%d clients: %d accepted of %d, %d refused", clients, l.accepted, windows*quota, l.refused)
 			if l.accepted < windows*quota*95/100 || l.refused > 0 {
 				t.Errorf("%d clients: %d accepted of %d, %d refused", clients, l.accepted, windows*quota, l.refused)
