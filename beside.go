@@ -48,7 +48,8 @@ func (c *chance) exceeded(r *throughput) {
 // exceeded takes in that a limit refuses a request sent at start, beside the share that chance does, and that it
 // began to at a pace. Where that was the known rate, or less, this is too high, and what came from one such
 // event to another is let through. An attempt at more tells what was kept up until a little before; where it was
-// begun far too low another one follows at once, at which the pace rises less.
+// begun far too low another one follows at once, at which the pace rises less. Where what that tells is refuted at once, it is
+// as it was before: what went faster had been gathered, and the next attempt takes its time.
 func (t *throughput) exceeded(start time.Time, pace, share float64) {
 	least, tooFast := 0., t.pace()
 	if len(t.zeros) > 0 {
@@ -57,18 +58,22 @@ func (t *throughput) exceeded(start time.Time, pace, share float64) {
 		}
 	}
 	t.zeros = append([]mark{{start, t.total}}, t.zeros[:min(len(t.zeros), mostZeros-1)]...)
-	climb, stood := t.climb, 0
-	t.climb, t.pressed, t.tooFast, t.noMore = 0, 0, tooFast, tooFast <= t.low
+	climb, stood, known := t.climb, 0, t.known
+	attempt := tooFast > t.low && !(climb > 0 && t.pressed < shortest && 0 < least && least < t.low/2) // else it began too high
+	t.climb, t.pressed, t.tooFast, t.noMore, t.known = 0, 0, tooFast, tooFast <= t.low, 0
 	switch {
-	case tooFast > t.low:
+	case attempt:
 		kept := pace * math.Exp2(-2*max(climb, slowly))
 		if climb == 0 && 0 < least && least <= t.low/cautious && t.stood < mostStood { // it had been gathered by a bucket
 			kept, stood = 0, t.stood+1
 		}
-		t.low = min(max(t.low, least, kept), tooFast)
+		t.known, t.low = t.low, min(max(t.low, least, kept), tooFast)
 		if tooFast > 2*t.low {
 			t.climb = max(climb/4, slowly)
 		}
+	case known > 0 && t.cutShort():
+		t.cycle = max(t.cycle, t.zeros[1].n-t.zeros[2].n)
+		t.low = min(max(known, least), 0.95*t.low)
 	default:
 		if tooFast <= farBelow*t.low || least < t.low/2 { // it may have been chance, or an outage, that is over
 			t.climb, t.cycle = gently, min(t.cycle, shortest)
@@ -79,6 +84,12 @@ func (t *throughput) exceeded(start time.Time, pace, share float64) {
 		t.low = max(min(0.95*t.low, least), t.low/8)
 	}
 	t.stood = stood
+}
+
+// cutShort reports whether hardly any were accepted from the refusal before to the latest one, of as many as before that.
+func (t *throughput) cutShort() bool {
+	z := t.zeros
+	return len(z) > 2 && few*(z[0].n-z[1].n) < z[1].n-z[2].n
 }
 
 // reopenedBeside takes in that the limit lets through again a request sent at start, since reopened and after shut. One

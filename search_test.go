@@ -1,6 +1,7 @@
 package heed_test
 
 import (
+	"math/rand/v2"
 	"net/http"
 	"sync"
 	"testing"
@@ -263,6 +264,39 @@ func TestStrayRefusalAfterTheFirstReopeningLowersTheRateLittle(t *testing.T) {
 				t.Logf("%s, %d: %d accepted, %d refused", algorithm, k, tally.Accepted, tally.Refused)
 				if all := int64(40 * length.Seconds()); tally.Accepted < all*8/10 {
 					t.Errorf("%s, %d: %d accepted of %d", algorithm, k, tally.Accepted, all)
+				}
+			})
+		}
+	}
+}
+
+// Nor do two of them, one right after the other, where the limit has become larger than what is known of it: less was accepted
+// between them than a burst, but the rate before them was as it had been, and so the pace need not rise far, and fast.
+func TestStrayRefusalsOneAfterTheOtherDoNotMakeThePaceRise(t *testing.T) {
+	manyRequests(t)
+	const trip = 50 * time.Millisecond
+	for _, apart := range []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 250 * time.Millisecond} {
+		for seed := range uint64(2) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &flaky{status: 503, trip: trip, rng: rand.New(rand.NewPCG(seed, 7)), base: heedtest.NewOrigin(heedtest.Config{
+					Algorithm: heedtest.TokenBucket, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: 100, Window: time.Second}}, Latency: heedtest.RoundTrip(trip),
+				})}
+				f.play(t, 64, 66*time.Second, func() {
+					time.Sleep(time.Minute)
+					f.base.SetPolicies(heedtest.Policy{Quota: 150, Window: time.Second})
+					time.Sleep(time.Second)
+					f.base.ResetTally()
+					for range 2 {
+						f.partly(1)
+						time.Sleep(10 * time.Millisecond)
+						f.partly(0)
+						time.Sleep(apart)
+					}
+				})
+				tally := f.base.Tally()
+				t.Logf("%v apart: %d accepted, %d refused", apart, tally.Accepted, tally.Refused)
+				if tally.Accepted < 300 || tally.Refused > 5 {
+					t.Errorf("%v apart: %d accepted, %d refused", apart, tally.Accepted, tally.Refused)
 				}
 			})
 		}

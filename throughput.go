@@ -188,6 +188,8 @@ func (t *throughput) lower(least, through float64, rested bool) {
 		t.low = min(t.low, little)
 	case t.pressed >= t.cycle: // a little too fast
 		t.low = max(min(t.low, least), min(little, through))
+	case backOff*t.low < least && least < t.low: // a little too fast, however little was accepted since it reopened
+		t.low = least
 	case least < t.low: // a burst had been taken for the rate
 		t.low = max(least, t.low/8)
 		n := t.total - t.opened.n
