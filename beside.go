@@ -48,8 +48,9 @@ func (c *chance) exceeded(r *throughput) {
 // exceeded takes in that a limit refuses a request sent at start, beside the share that chance does, and that it
 // began to at a pace. Where that was the known rate, or less, this is too high, and what came from one such
 // event to another is let through. An attempt at more tells what was kept up until a little before; where it was
-// begun far too low another one follows at once, at which the pace rises less. Where what that tells is refuted at once, it is
-// as it was before: what went faster had been gathered, and the next attempt takes its time.
+// begun far too low another one follows at once, at which the pace rises less. Where what it tells is refuted at once, the
+// rate is what it was before: what went faster had been gathered. In the next attempt the pace rises by a seventh in as
+// many requests.
 func (t *throughput) exceeded(start time.Time, pace, share float64) {
 	least, tooFast := 0., t.pace()
 	if len(t.zeros) > 0 {
@@ -59,21 +60,24 @@ func (t *throughput) exceeded(start time.Time, pace, share float64) {
 	}
 	t.zeros = append([]mark{{start, t.total}}, t.zeros[:min(len(t.zeros), mostZeros-1)]...)
 	climb, stood, known := t.climb, 0, t.known
-	attempt := tooFast > t.low && !(climb > 0 && t.pressed < shortest && 0 < least && least < t.low/2) // else it began too high
 	t.climb, t.pressed, t.tooFast, t.noMore, t.known = 0, 0, tooFast, tooFast <= t.low, 0
 	switch {
-	case attempt:
+	case tooFast > t.low:
 		kept := pace * math.Exp2(-2*max(climb, slowly))
 		if climb == 0 && 0 < least && least <= t.low/cautious && t.stood < mostStood { // it had been gathered by a bucket
 			kept, stood = 0, t.stood+1
 		}
-		t.known, t.low = t.low, min(max(t.low, least, kept), tooFast)
+		low := min(max(t.low, least, kept), tooFast)
+		if t.low < backOff*low {
+			t.known = t.low
+		}
+		t.low = low
 		if tooFast > 2*t.low {
 			t.climb = max(climb/4, slowly)
 		}
-	case known > 0 && t.cutShort():
-		t.cycle = max(t.cycle, t.zeros[1].n-t.zeros[2].n)
+	case climb == 0 && known > 0 && t.cutShort(): // else known is far too low
 		t.low = min(max(known, least), 0.95*t.low)
+		t.cycle = max(t.cycle, min(t.zeros[1].n-t.zeros[2].n, int64(60*t.low)))
 	default:
 		if tooFast <= farBelow*t.low || least < t.low/2 { // it may have been chance, or an outage, that is over
 			t.climb, t.cycle = gently, min(t.cycle, shortest)
@@ -86,7 +90,8 @@ func (t *throughput) exceeded(start time.Time, pace, share float64) {
 	t.stood = stood
 }
 
-// cutShort reports whether hardly any were accepted from the refusal before to the latest one, of as many as before that.
+// cutShort reports whether fewer than an eighth as many were accepted from the refusal before to the latest one as had been
+// until that.
 func (t *throughput) cutShort() bool {
 	z := t.zeros
 	return len(z) > 2 && few*(z[0].n-z[1].n) < z[1].n-z[2].n

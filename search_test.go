@@ -275,7 +275,7 @@ func TestStrayRefusalAfterTheFirstReopeningLowersTheRateLittle(t *testing.T) {
 func TestStrayRefusalsOneAfterTheOtherDoNotMakeThePaceRise(t *testing.T) {
 	manyRequests(t)
 	const trip = 50 * time.Millisecond
-	for _, apart := range []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 250 * time.Millisecond} {
+	for _, apart := range []time.Duration{200 * time.Millisecond, 250 * time.Millisecond} {
 		for seed := range uint64(2) {
 			synctest.Test(t, func(t *testing.T) {
 				f := &flaky{status: 503, trip: trip, rng: rand.New(rand.NewPCG(seed, 7)), base: heedtest.NewOrigin(heedtest.Config{

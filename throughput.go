@@ -53,7 +53,7 @@ type throughput struct {
 	sure    bool          // and the latest reopening was in keeping with it
 	tooFast float64       // the pace that was refused last …
 	noMore  bool          // … which was no more than what was known …
-	known   float64       // … and the rate that was known until then; 0: none was yet
+	known   float64       // … and the rate that was known until then; 0: none was, or it was no attempt at more
 	stood   int           // times in a row that an attempt at more found the limit as it was
 	shorter bool          // it may be far shorter: more is to be tried soon, and at a pace that rises fast
 
