@@ -188,18 +188,17 @@ func (t *throughput) lower(least, through float64, rested bool) {
 		t.low = min(t.low, little)
 	case t.pressed >= t.cycle: // a little too fast
 		t.low = max(min(t.low, least), min(little, through))
-	case backOff*t.low < least && least < t.low: // a little too fast, however little was accepted since it reopened
-		t.low = least
 	case least < t.low: // a burst had been taken for the rate
+		far := least <= backOff*t.low // else it was hardly wrong, however little was accepted since it reopened
 		t.low = max(least, t.low/8)
 		n := t.total - t.opened.n
-		if n < t.cycle/farFewer { // or all that came before there was a limit
+		if far && n < t.cycle/farFewer { // or all that came before there was a limit
 			t.cycle, t.window = max(farFewer*n, 2), 0
 		}
 		if t.pressed > t.gathered { // else it may have been open for most of the time it was not asked
 			t.climb /= 2
 		}
-		if n < t.cycle/4 { // so little says not much
+		if far && n < t.cycle/4 { // so little says not much
 			t.climb = max(t.climb, gently)
 		}
 	default: // it has become less
