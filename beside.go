@@ -60,7 +60,8 @@ func (t *throughput) exceeded(start time.Time, pace, share float64) {
 	}
 	t.zeros = append([]mark{{start, t.total}}, t.zeros[:min(len(t.zeros), mostZeros-1)]...)
 	climb, stood, known := t.climb, 0, t.known
-	t.climb, t.pressed, t.tooFast, t.noMore, t.known = 0, 0, tooFast, tooFast <= t.low, 0
+	t.climb, t.pressed, t.tooFast, t.known = 0, 0, tooFast, 0
+	n, before := t.latestTwo()
 	switch {
 	case tooFast > t.low:
 		kept := pace * math.Exp2(-2*max(climb, slowly))
@@ -75,9 +76,9 @@ func (t *throughput) exceeded(start time.Time, pace, share float64) {
 		if tooFast > 2*t.low {
 			t.climb = max(climb/4, slowly)
 		}
-	case climb == 0 && known > 0 && t.cutShort(): // else known is far too low
+	case climb == 0 && known > 0 && few*n < before: // else known is far too low
 		t.low = min(max(known, least), 0.95*t.low)
-		t.cycle = max(t.cycle, min(t.zeros[1].n-t.zeros[2].n, int64(60*t.low)))
+		t.cycle = max(t.cycle, min(before, int64(60*t.low)))
 	default:
 		if tooFast <= farBelow*t.low || least < t.low/2 { // it may have been chance, or an outage, that is over
 			t.climb, t.cycle = gently, min(t.cycle, shortest)
@@ -88,13 +89,6 @@ func (t *throughput) exceeded(start time.Time, pace, share float64) {
 		t.low = max(min(0.95*t.low, least), t.low/8)
 	}
 	t.stood = stood
-}
-
-// cutShort reports whether fewer than an eighth as many were accepted from the refusal before to the latest one as had been
-// until that.
-func (t *throughput) cutShort() bool {
-	z := t.zeros
-	return len(z) > 2 && few*(z[0].n-z[1].n) < z[1].n-z[2].n
 }
 
 // reopenedBeside takes in that the limit lets through again a request sent at start, since reopened and after shut. One

@@ -27,11 +27,10 @@ func (t *throughput) outgrown(pace float64, until time.Time, n, later int64) boo
 // came before was the rest of one that others had used. It was used up in less time than it was shut, or it is chance that as much
 // was let through.
 func (t *throughput) noPenalty(reopened time.Time) bool {
-	z := t.zeros
-	if len(z) < 3 || !t.noMore || reopened.Sub(z[0].at) < z[0].at.Sub(t.opened.at) {
+	n, before := t.latestTwo()
+	if before == 0 || !t.noMore || reopened.Sub(t.zeros[0].at) < t.zeros[0].at.Sub(t.opened.at) {
 		return false
 	}
-	n, before := z[0].n-z[1].n, z[1].n-z[2].n
 	return n >= 2*t.quota() && max(n-before, before-n) <= n/64 // or what was on its way
 }
 

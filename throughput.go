@@ -272,6 +272,16 @@ func (t *throughput) least(at time.Time) (rate float64) {
 	return rate
 }
 
+// latestTwo is how many were accepted from the refusal before to the latest one, and from the one before that to that one; 0:
+// there were not as many refusals.
+func (t *throughput) latestTwo() (n, before int64) {
+	z := t.zeros
+	if len(z) < 3 {
+		return 0, 0
+	}
+	return z[0].n - z[1].n, z[1].n - z[2].n
+}
+
 // measured is the first measure: n requests in a time. The pace rises from there
 // on, by so many doublings in a cycle, where that may have been too long.
 func (t *throughput) measured(n int64, d time.Duration, climb float64) {
