@@ -23,6 +23,20 @@ func TestHiddenWindowIsFoundByWhenItTurns(t *testing.T) {
 	}
 }
 
+// Refusals that always ask for a whole window do not tell when it turns, so that it can look half as long again as it is. Where
+// far more is kept up for as long as it lets a cycle's worth through, that is given up.
+func TestHiddenWindowThatLooksLongerForTheWaitsAskedForIsGivenUp(t *testing.T) {
+	const windows = 200
+	tally, _ := load{heedtest.Config{
+		Algorithm: heedtest.FixedWindowByClock, Policies: []heedtest.Policy{{Quota: 100, Window: 10 * time.Second}}, Dialect: heedtest.RetryAfterOnly,
+		RetryAfter: heedtest.RetryAfter{Mode: heedtest.RetryAfterWindow}, Latency: heedtest.RoundTrip(500 * time.Millisecond), Phase: 2 * time.Second,
+	}, 16, windows, nil}.play(t)
+	t.Logf("%d accepted, %d refused", tally.Accepted, tally.Refused)
+	if tally.Accepted < 79*windows || tally.Refused > 120 {
+		t.Errorf("%d accepted of %d, %d refused", tally.Accepted, 100*windows, tally.Refused)
+	}
+}
+
 // What two windows let through one after the other is what one does, though it could have been one more by when they turned.
 func TestWindowThatLetAsManyThroughTwiceIsNotTakenToLetThroughMore(t *testing.T) {
 	sideBySide(t)

@@ -54,6 +54,7 @@ type throughput struct {
 	tooFast float64       // the pace that was refused last …
 	noMore  bool          // … which was no more than what was known …
 	known   float64       // … and the rate that was known until then; 0: none was, or it was no attempt at more
+	risen   float64       // … and the pace that had been kept up for a cycle then, where it rose slowly; 0: it did not
 	stood   int           // times in a row that an attempt at more found the limit as it was
 	shorter bool          // it may be far shorter: more is to be tried soon, and at a pace that rises fast
 
@@ -128,7 +129,7 @@ func (t *throughput) refused(start time.Time, usual, through float64) {
 	if t.low == 0 {
 		return
 	}
-	t.tooFast, t.known = t.pace(), 0
+	t.tooFast, t.known, t.risen = t.pace(), 0, 0
 	t.noMore = t.tooFast <= t.low
 	if t.climb == 0 && t.doubt == 0 && t.tooFast > t.low {
 		t.known = t.low
@@ -166,6 +167,9 @@ func (t *throughput) attempted(least, usual float64) {
 	kept := t.at(t.pressed - t.cycle - int64(t.tooFast*usual)) // those in flight came after the one refused
 	if t.kept.believe(kept, t.tooFast, max(t.low, least)) {
 		least = kept
+	}
+	if t.climb == 0 && !t.trial {
+		t.risen = kept
 	}
 	t.low = max(t.low, least)
 	if t.climb > slowly { // it rose so steeply that this tells little

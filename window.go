@@ -128,7 +128,8 @@ func (l *learner) remeasure(reopened time.Time) {
 	}
 	r.most = min(r.most, longest)
 	low := rateOf(r.cycle, r.window)
-	if r.sure = r.window > max(shortest, 0) && r.window <= longest && low > r.low*2/3; !r.sure {
+	likely := low > r.low*2/3 && low > 0.9*r.risen // the waits asked for may make it look longer than it is
+	if r.sure = r.window > max(shortest, 0) && r.window <= longest && likely; !r.sure {
 		if r.window = roundTime(longest); r.window <= shortest {
 			r.window = 0
 			if !l.asMany() && closed > 3*perUnit(r.tooFast) && rateOf(r.cycle, longest) > r.low { // one of no round length
