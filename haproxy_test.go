@@ -80,7 +80,7 @@ func TestMeasureThatMayBeTooLowIsNotConfirmedByItself(t *testing.T) {
 		trip       time.Duration
 	}{{16, 20 * time.Millisecond}, {64, 50 * time.Millisecond}} {
 		t.Run(fmt.Sprint(c.goroutines, " goroutines, ", c.trip), func(t *testing.T) {
-			const seeds, length = 40, 20 * time.Second
+			const seeds, length = 160, 20 * time.Second // so many that chance does not decide
 			half, accepted, refused := 0, 0, 0
 			for seed := range uint64(seeds) {
 				synctest.Test(t, func(t *testing.T) {

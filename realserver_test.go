@@ -88,18 +88,26 @@ func TestNginxLimitReq(t *testing.T) {
 func askNginx(t *testing.T, nginx string) (accepted, refused int) {
 	t.Helper()
 	dir := t.TempDir()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	address := listener.Addr().String()
-	listener.Close()
+	socket, err := listener.File()
+	if err != nil {
+		t.Fatal(err)
+	}
 	writeFile(t, filepath.Join(dir, "html", "index.html"), "ok")
 	writeFile(t, filepath.Join(dir, "nginx.conf"), strings.ReplaceAll(nginxConf, "ADDRESS", address))
 
 	server := exec.Command("sh", "-c", untilStdinEnds, "sh", nginx, "-p", dir, "-c", "nginx.conf", "-e", "error.log")
+	// nginx is handed the listening socket, as an older nginx hands it to a newer one: a port that is
+	// free now may be another test's before nginx has it.
+	server.ExtraFiles = []*os.File{socket}
+	server.Env = append(os.Environ(), "NGINX=3;")
 	stdin, out := startServer(t, server)
-	waitUntilListening(t, address)
+	socket.Close()
+	listener.Close() // nginx alone has it: nobody waits for one that is gone
 	askForAWhile(t, "http://"+address+"/")
 	stdin.Close()
 	io.Copy(io.Discard, out) // until it is gone
@@ -125,7 +133,8 @@ func askNginx(t *testing.T, nginx string) (accepted, refused int) {
 // about it but 429.
 const nginxConf = `
 daemon off;
-master_process off;
+user root; # where the test is root's, so are its files
+worker_processes 1;
 pid nginx.pid;
 error_log error.log;
 events {}
@@ -288,25 +297,6 @@ func readJSONLine(t *testing.T, r *bufio.Reader, v any) {
 	}
 	if err := json.Unmarshal(line, v); err != nil {
 		t.Fatalf("the server said %q: %v", line, err)
-	}
-}
-
-// waitUntilListening waits until a server listens.
-func waitUntilListening(t *testing.T, address string) {
-	t.Helper()
-	again := time.NewTicker(10 * time.Millisecond)
-	defer again.Stop()
-	deadline := time.Now().Add(10 * time.Second)
-	for {
-		conn, err := net.Dial("tcp", address)
-		if err == nil {
-			conn.Close()
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-		<-again.C
 	}
 }
 
