@@ -336,3 +336,22 @@ func TestWindowUsedInPartIsFoundBehindAConstantRetryAfter(t *testing.T) {
 		})
 	}
 }
+
+// A bucket that names the instant of its next unit is empty at each refusal, so what it let through from one to the next is its rate, where
+// it was hardly closed meanwhile. That is no reason to try more at once.
+func TestRateBelowWhatWasTakenForItIsKeptToWhereLittleWasWaited(t *testing.T) {
+	sideBySide(t)
+	const runs, each = 4, 1000
+	var accepted, refused int64
+	for range runs {
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.TokenBucket, Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}, Dialect: heedtest.RetryAfterOnly,
+			Latency: heedtest.RoundTrip(500 * time.Millisecond),
+		}, 64, 20, nil}.play(t)
+		accepted, refused = accepted+tally.Accepted, refused+tally.Refused
+	}
+	t.Logf("%d accepted, %d refused", accepted, refused)
+	if accepted < each*runs*95/100 || refused > 65*runs {
+		t.Errorf("%d accepted of %d, %d refused", accepted, each*runs, refused)
+	}
+}

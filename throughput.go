@@ -286,6 +286,14 @@ func (t *throughput) latestTwo() (n, before int64) {
 	return z[0].n - z[1].n, z[1].n - z[2].n
 }
 
+// waited is the part of the time between the latest two refusals for which it was closed.
+func (t *throughput) waited() float64 {
+	if len(t.zeros) < 2 {
+		return 1
+	}
+	return t.closed.Seconds() / t.zeros[0].at.Sub(t.zeros[1].at).Seconds()
+}
+
 // measured is the first measure: n requests in a time. The pace rises from there
 // on, by so many doublings in a cycle, where that may have been too long.
 func (t *throughput) measured(n int64, d time.Duration, climb float64) {
