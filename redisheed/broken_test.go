@@ -137,6 +137,41 @@ func TestAnAnswerThatIsGivenTwiceSaysWhatIsLeft(t *testing.T) {
 	})
 }
 
+// Redis refuses for want of a slot, that answer is lost, and the client asks once more, as go-redis does by itself.
+func TestARefusedQuestionThatIsAskedTwiceIsRefusedTwice(t *testing.T) {
+	for name, limits := range map[string]heed.Limits{
+		"MaxConcurrent": {MaxConcurrent: 1},
+		"a policy":      {Policies: []heed.Policy{{Quota: 1, Unit: heed.UnitConcurrentRequests}}},
+	} {
+		for range 5 { // it is not always the first question that Redis refuses
+			inVirtualTime(t, func(t *testing.T, m *miniredis.Miniredis) {
+				now := answered
+				a, end := (&farRedis{}).registry(t, m, Options{}, limits)
+				defer end()
+				b, end := (&farRedis{fate: func() fate { return now }}).registry(t, m, Options{}, limits)
+				defer end()
+				for _, r := range []*heed.Registry{a, b} { // both are known, and so is the script
+					pm := acquire(t, r)
+					answer(pm, 200)
+					pm.Release()
+					time.Sleep(time.Second)
+				}
+				only := acquire(t, a)
+				now = repeated
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+				defer cancel()
+				if pm, err := b.Acquire(ctx, request()); err == nil {
+					t.Errorf("%s: two processes hold the only slot", name)
+					pm.Release()
+				}
+				only.Release()
+				now = answered
+				time.Sleep(time.Minute)
+			})
+		}
+	}
+}
+
 // awayWhile is a Redis that cannot be reached while lost is set.
 func awayWhile(lost *atomic.Bool) *farRedis {
 	return &farRedis{fate: func() fate {

@@ -62,7 +62,7 @@ if judged then
 
   local function held(list, cost)
     local n = list.others + (list.mine and list.mine.held or 0)
-    if list.mine and list.fresh == false then n = n - cost end
+    if list.mine and list.fresh == false and (again or not list.twice) then n = n - cost end
     return n
   end
   -- When to ask again for a slot, unless one is free before.
@@ -309,8 +309,8 @@ if judged then
       end
       for _, a in ipairs(probed) do a.said, a.dirty = now, true end -- the next one goes to see no sooner
       if q.iv then setO.l = int(now + q.rtt) end
-      if here.fresh then here.mine.held = here.mine.held + asked end
-      if there.fresh then there.mine.held = there.mine.held + 1 end
+      if here.fresh or here.twice then here.mine.held = here.mine.held + asked end
+      if there.fresh or there.twice then there.mine.held = there.mine.held + 1 end
       if least >= 0 then least = max(least - (n0 + n1) * q.req, 0) end
       me.got, me.at, remember = me.recent + (n0 + n1) * q.req, now, true
       if q.n then me.took = table.concat({'', int(m0), int(x0), int(m1), int(x1), int(q.req), int(q.bytes)}, ' ') end
