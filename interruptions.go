@@ -92,17 +92,16 @@ func (p *partition) interruptionOver(now, start time.Time) {
 // named. No limit does that: it was an outage. Where one begins after just as many requests as the
 // one before did, though, it is a limit, and what it says of the time is wrong.
 func (l *learner) outOfOrder() {
-	if l.asLastTime() {
+	if l.asLastTime(l.accepted) {
 		return
 	}
 	l.blocked, l.outage = false, l.accepted
 	l.begin(time.Time{}) // with the first that is accepted again
 }
 
-// asLastTime reports whether just as many were accepted as before the latest outage, which was a limit then.
-func (l *learner) asLastTime() bool {
-	n := l.accepted - l.outage
-	if l.outage < few/2 || n < -1 || n > 1 {
+// asLastTime reports whether just as many, n, were accepted as before the latest outage, which was a limit then.
+func (l *learner) asLastTime(n int64) bool {
+	if d := n - l.outage; l.outage < few/2 || d < -1 || d > 1 {
 		return false
 	}
 	l.rate.burst, l.blocks = l.outage, max(l.blocks, 1)
@@ -110,20 +109,29 @@ func (l *learner) asLastTime() bool {
 }
 
 // wasOut reports whether the block that is over is taken for an outage, of 503s that are no limit's: none that is known refuses
-// so, or none is known and they do not say when to come back, for less long than all had been let through before. A bucket would
-// have let one through after a while, and none holds a burst as large as that of a long time. Where another comes after just
-// as many requests, it is a limit.
+// so, or none is known and they do not say when to come back, for less long than all had been let through before, or for so long
+// that it was one for the first time. A bucket would have let one through after a while, and none holds a burst as large as that of
+// a long time. Where another comes after just as many requests, it is a limit.
 func (l *learner) wasOut() bool {
 	switch {
 	case l.known != nil:
 		return l.probes > 0 || l.also > 0 && l.meanwhile == 0 // else it may have come by chance
-	case !l.whole, l.timed, l.rate.low > 0, l.blocks > 0, l.shut() > l.wasOpen():
+	case !l.whole, l.timed, l.rate.low > 0, l.blocks > 0:
 		return false
-	case l.accepted >= outageAfter && l.probes > 0, l.accepted >= largeBurst && l.meanwhile == 0:
-		if !l.asLastTime() {
-			l.outage = l.accepted
-			return true
-		}
 	}
-	return false
+	n := l.accepted
+	brief, first := l.shut() <= l.wasOpen(), l.outage == 0 && l.shut() > outageMostly
+	switch {
+	case l.accepted <= l.usual && l.well+n >= outageAfter && l.probes > 0: // as many were let through in a row before, from time to time
+		n += l.well
+	case first && n >= 2*few && l.probes > 0:
+	case brief && n >= outageAfter && l.probes > 0, brief && n >= largeBurst && l.meanwhile == 0:
+	default:
+		return false
+	}
+	if l.asLastTime(n) {
+		return false
+	}
+	l.outage, l.well = n, 0
+	return true
 }

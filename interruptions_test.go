@@ -1,11 +1,14 @@
 package heed_test
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/heedhttp/heed"
 	"github.com/heedhttp/heed/heedtest"
 )
 
@@ -142,6 +145,47 @@ func TestOutagesTellNothingOfALimit(t *testing.T) {
 					})
 				})
 			}
+		})
+	}
+}
+
+// Who asks now and then, of an origin without any limit that is out of order for long and does not say so, asks as often as before
+// once it is well again.
+func TestLongOutageDoesNotSlowWhoAsksNowAndThen(t *testing.T) {
+	const settles, after = 10 * time.Minute, 20 * time.Minute
+	for _, c := range []struct {
+		goroutines    int
+		every, up, is time.Duration
+	}{
+		{8, 10 * time.Second, 2 * time.Hour, 20 * time.Minute}, // in step with each other after a while
+		{8, 10 * time.Second, 2 * time.Hour, 6 * time.Hour},
+		{20, time.Minute, 2 * time.Hour, time.Hour},
+		{1, time.Second, 10 * time.Minute, 6 * time.Hour},
+		{1, 10 * time.Second, 10 * time.Minute, 6 * time.Hour},
+	} {
+		t.Run(fmt.Sprint(c.goroutines, " every ", c.every, ", out for ", c.is), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := heedtest.NewOrigin(heedtest.Config{Dialect: heedtest.Silent, Latency: heedtest.RoundTrip(100 * time.Millisecond)})
+				tr := &heed.Transport{Base: o, Registry: newRegistry(t, heed.Config{})}
+				end := time.Now().Add(c.up + c.is + settles + after)
+				busy := asking(c.goroutines, end, func(int) (*http.Response, error) {
+					time.Sleep(c.every)
+					return tr.RoundTrip(request(example))
+				})
+				time.Sleep(c.up)
+				o.Outage(time.Now().Add(c.is), 503, 0)
+				time.Sleep(c.is + settles)
+				o.ResetTally()
+				time.Sleep(after)
+				tally := o.Tally()
+				tr.Registry.Close()
+				busy.Wait()
+				all := int64(after/c.every) * int64(c.goroutines)
+				t.Logf("%d accepted of %d", tally.Accepted, all)
+				if tally.Accepted < all*90/100 {
+					t.Errorf("%d accepted of %d that were asked for", tally.Accepted, all)
+				}
+			})
 		})
 	}
 }

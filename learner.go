@@ -28,6 +28,8 @@ type learner struct {
 	block        // the present one, or the latest
 	blocks int   // so far
 	outage int64 // accepted before the latest that was taken for an outage
+	usual  int64 // accepted in a row, at most, before nobody had asked for long, while nothing was refused …
+	well   int64 // … and in all of these
 	by429  bool  // the latest block that was a limit's began with another status than 503
 
 	hint    time.Duration // what the first refusal of the latest block asked to wait …
@@ -78,7 +80,10 @@ func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 // resume begins a cycle where pm's request is the first one accepted, or nobody had asked for long before it.
 func (l *learner) resume(now time.Time, pm *Permit) {
 	switch {
-	case l.since.IsZero(), l.rate.low == 0 && l.idled(now, pm):
+	case l.since.IsZero():
+		l.begin(pm.start)
+	case l.rate.low == 0 && l.idled(now, pm):
+		l.usual, l.well = max(l.usual, l.accepted), l.well+l.accepted
 		l.begin(pm.start)
 	case l.idled(now, pm):
 		l.beginAnew(pm.start)
@@ -339,7 +344,7 @@ func (p *partition) unlearn() {
 			p.dropSlot(s)
 		}
 	}
-	l.rate, l.crowd, l.blocked, l.blocks, l.since = throughput{}, crowd{}, false, 0, time.Time{}
+	l.rate, l.crowd, l.blocked, l.blocks, l.since, l.usual, l.well = throughput{}, crowd{}, false, 0, time.Time{}, 0, 0
 	l.hint, l.open, l.shrinks, l.short = 0, 0, false, tooShort{}
 	l.chance.rested()
 	l.strict, l.turns = nil, nil
