@@ -177,6 +177,24 @@ func TestRouteThatAloneIsRefusedHoldsNoOtherThoughRequestsAreFew(t *testing.T) {
 	}
 }
 
+// One that never lets anything through, as where a plan does not include it, holds no other for long, either.
+func TestRouteThatIsNeverAcceptedHoldsNoOther(t *testing.T) {
+	manyRequests(t)
+	for seed := range uint64(2) {
+		o := &twoRoutes{goroutines: 4, lasts: 20 * time.Minute, asks: func(i, _ int) bool { return i == 0 },
+			accepts: func(path string, _ time.Time, h http.Header) bool {
+				h.Set("Retry-After", "30")
+				return path == "/free"
+			}}
+		var apart []string
+		o.play(t, seed, func(r *heed.Registry) { apart = routes(r) })
+		t.Logf("%d of the free route accepted, %d refused", o.free, o.refused)
+		if o.free < 40000 || !slices.Equal(apart, []string{"", "GET /limited"}) {
+			t.Errorf("%d of the free route accepted, %d refused; partitions for %q", o.free, o.refused, apart)
+		}
+	}
+}
+
 // That programs give requests little time is no reason not to find it out.
 func TestRouteThatAloneIsRefusedHoldsNoOtherThoughRequestsHaveDeadlines(t *testing.T) {
 	manyRequests(t)

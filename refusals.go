@@ -68,7 +68,13 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 // learnFrom has the learner look at a refusal that no announced policy explains, and
 // returns what it is put down to.
 func (p *partition) learnFrom(now time.Time, r *rejection, status int) finding {
-	if !(r.lane == nil || p.only(r.lane)) || p.explains(now, r.pm, r.said) || !p.suspects(now, r.pm, status) {
+	if !(r.lane == nil || p.only(r.lane)) || p.explains(now, r.pm, r.said) {
+		return foundNothing
+	}
+	if !p.suspects(now, r.pm, status) {
+		if !r.whole && r.hint > 0 && p.learner.accepted > 0 { // it holds all while it is not told apart
+			p.splitsOff(now, r)
+		}
 		return foundNothing
 	}
 	if p.learner.late(r.pm) {
@@ -79,8 +85,7 @@ func (p *partition) learnFrom(now time.Time, r *rejection, status int) finding {
 		o.failed++
 		o.rejoin(now, p)
 	}
-	if !r.said.Global && p.suspectRoute(now, r.pm, r.fresh) && p.canSplit() {
-		p.split(now)
+	if p.splitsOff(now, r) {
 		return foundNothing
 	}
 	if p.keepsStrictly(now, r.pm, r.hint) {
@@ -97,6 +102,16 @@ func (p *partition) learnFrom(now time.Time, r *rejection, status int) finding {
 	}
 	r.hint = p.learner.lengthened(r.hint, r.whole)
 	return why
+}
+
+// splitsOff gives the route of the request that was refused a partition of its own, and reports true, where that
+// has shown to have a limit of its own.
+func (p *partition) splitsOff(now time.Time, r *rejection) bool {
+	if r.said.Global || !p.suspectRoute(now, r.pm, r.fresh) || !p.canSplit() {
+		return false
+	}
+	p.split(now)
+	return true
 }
 
 // pauseAtRate holds the partition, after a refusal without a hint, until there is a unit
