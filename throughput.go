@@ -54,7 +54,7 @@ type throughput struct {
 	tooFast float64       // the pace that was refused last …
 	noMore  bool          // … which was no more than what was known …
 	known   float64       // … and the rate that was known until then; 0: none was, or it was no attempt at more
-	risen   float64       // … and the pace that had been kept up for a cycle then, where it rose slowly; 0: it did not
+	steady  float64       // … and the pace that had been kept up for two windows then, at least; 0: for less
 	stood   int           // times in a row that an attempt at more found the limit as it was
 	shorter bool          // it may be far shorter: more is to be tried soon, and at a pace that rises fast
 
@@ -129,7 +129,8 @@ func (t *throughput) refused(start time.Time, usual, through float64) {
 	if t.low == 0 {
 		return
 	}
-	t.tooFast, t.known, t.risen = t.pace(), 0, 0
+	t.tooFast, t.known = t.pace(), 0
+	t.steady = t.steadily(start, usual)
 	t.noMore = t.tooFast <= t.low
 	if t.climb == 0 && t.doubt == 0 && t.tooFast > t.low {
 		t.known = t.low
@@ -153,6 +154,19 @@ func (t *throughput) refused(start time.Time, usual, through float64) {
 	t.pressed, t.trial, t.either = 0, again, again && t.ours
 }
 
+// steadily is the pace that was kept up for two windows, at least, before a request that was sent at an instant was refused: one of
+// them was whole then, whenever windows turn. 0: it was not for as long.
+func (t *throughput) steadily(start time.Time, usual float64) float64 {
+	if t.window == 0 || t.doubt > 0 {
+		return 0
+	}
+	n := t.pressed - t.since(start.Add(-2*t.window)) - int64(t.tooFast*usual)
+	if n <= 0 {
+		return 0
+	}
+	return t.at(n)
+}
+
 // attempted takes in that an attempt at more than the known rate was refused, where the limit lets through least
 // at least.
 func (t *throughput) attempted(least, usual float64) {
@@ -167,9 +181,6 @@ func (t *throughput) attempted(least, usual float64) {
 	kept := t.at(t.pressed - t.cycle - int64(t.tooFast*usual)) // those in flight came after the one refused
 	if t.kept.believe(kept, t.tooFast, max(t.low, least)) {
 		least = kept
-	}
-	if t.climb == 0 && !t.trial {
-		t.risen = kept
 	}
 	t.low = max(t.low, least)
 	if t.climb > slowly { // it rose so steeply that this tells little

@@ -126,9 +126,12 @@ func (l *learner) remeasure(reopened time.Time) {
 			return
 		}
 	}
+	if r.steady > 0 && l.timed && !l.shrinks { // the waits asked for may make it look longer than it is
+		longest = min(longest, time.Duration(float64(r.cycle)/r.steady*float64(time.Second)))
+	}
 	r.most = min(r.most, longest)
 	low := rateOf(r.cycle, r.window)
-	likely := low > r.low*2/3 && low > 0.9*r.risen // the waits asked for may make it look longer than it is
+	likely := low > r.low*2/3
 	if r.sure = r.window > max(shortest, 0) && r.window <= longest && likely; !r.sure {
 		if r.window = roundTime(longest); r.window <= shortest {
 			r.window = 0
