@@ -18,7 +18,8 @@ func (l *ledger) learnApart(now, start time.Time, p *Policy, s *statement) {
 	a := &l.apart
 	// What comes back to others looks like what comes back steadily, and resets tell the two apart.
 	bucket := l.shape == shapeRefill && (l.fillsUp || l.twoCounts() || !l.othersSeen)
-	alone := l.inferred > 0 && !l.othersSeen // its own units show how they come back; a length guessed too short would cost a refusal each
+	// Its own units show how they come back; a length guessed too short, as one is that not all is back after, would cost a refusal each.
+	alone := l.inferred > 0 && (!l.othersSeen || l.piecemeal)
 	least := l.noShorter(p)
 	off := s.resolution
 	if s.clock { // by the origin's own clock, what it is rounded to is all that can hide

@@ -52,6 +52,21 @@ func TestABucketIsNotOverrunWhoseResetsAreNearerThanARoundTrip(t *testing.T) {
 	}
 }
 
+// By chance such a bucket looks as if others used most of the limit beside it. That its window is guessed too short shows all the same,
+// and so no window slides, though resets are nearer than that.
+func TestABucketIsNotTakenForAWindowThatSlidesBecauseAnotherLimitIsLarger(t *testing.T) {
+	manyRequests(t)
+	for range 200 {
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.TokenBucket, Policies: []heedtest.Policy{{Quota: 300, Window: time.Minute, Burst: 100}},
+			Dialect: heedtest.XRateLimit, Reset: heedtest.ResetNext, Rounding: heedtest.Exact, Latency: heedtest.RoundTrip(500 * time.Millisecond),
+		}, 64, 2, nil}.play(t)
+		if tally.Refused > 100 {
+			t.Errorf("%d accepted of 600, %d refused", tally.Accepted, tally.Refused)
+		}
+	}
+}
+
 // A limit of many a minute, given out a few at once, has units back many times in the second that resets are named in. Neither
 // that second nor the limit says how many come back by the next request: no more than ever were there, and as fast as
 // they were seen to.
