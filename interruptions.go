@@ -92,26 +92,32 @@ func (p *partition) interruptionOver(now, start time.Time) {
 // named. No limit does that: it was an outage. Where one begins after just as many requests as the
 // one before did, though, it is a limit, and what it says of the time is wrong.
 func (l *learner) outOfOrder() {
-	if l.asLastTime(l.accepted) {
+	if l.asLastTime() {
 		return
 	}
-	l.blocked, l.outage = false, l.accepted
+	l.isOver()
+	l.blocked = false
 	l.begin(time.Time{}) // with the first that is accepted again
 }
 
-// asLastTime reports whether just as many, n, were accepted as before the latest outage, which was a limit then.
-func (l *learner) asLastTime(n int64) bool {
-	if d := n - l.outage; l.outage < few/2 || d < -1 || d > 1 {
+// asLastTime reports whether just as many were accepted as before the latest outage, which was a limit then.
+func (l *learner) asLastTime() bool {
+	d := l.unrefused + l.accepted - l.outage
+	if l.outage < few/2 || d < -1 || d > 1 {
 		return false
 	}
 	l.rate.burst, l.blocks = l.outage, max(l.blocks, 1)
 	return true
 }
 
+// isOver takes in that what was refused was so for an outage.
+func (l *learner) isOver() { l.outage, l.unrefused = l.unrefused+l.accepted, 0 }
+
 // wasOut reports whether the block that is over is taken for an outage, of 503s that are no limit's: none that is known refuses
-// so, or none is known and they do not say when to come back, for less long than all had been let through before, or for so long
-// that it was one for the first time. A bucket would have let one through after a while, and none holds a burst as large as that of
-// a long time. Where another comes after just as many requests, it is a limit.
+// so, or none is known and they do not say when to come back, for less long than all had been let through before; or, once, for more
+// than three minutes; or, a few times, after no more in a row than were let through before. A bucket would have let one through
+// after a while, and none holds a burst as large as that of a long time. Where another comes after just as many requests, it is
+// a limit.
 func (l *learner) wasOut() bool {
 	switch {
 	case l.known != nil:
@@ -119,19 +125,18 @@ func (l *learner) wasOut() bool {
 	case !l.whole, l.timed, l.rate.low > 0, l.blocks > 0:
 		return false
 	}
-	n := l.accepted
-	brief, first := l.shut() <= l.wasOpen(), l.outage == 0 && l.shut() > outageMostly
+	n, brief, first := l.accepted, l.shut() <= l.wasOpen(), l.outage == 0 && l.shut() > outageMostly
 	switch {
-	case l.accepted <= l.usual && l.well+n >= outageAfter && l.probes > 0: // as many were let through in a row before, from time to time
-		n += l.well
+	case l.outages < timeAndAgain && n <= l.mostInARow && l.unrefused+n >= outageAfter && l.probes > 0:
+		l.outages++
 	case first && n >= 2*few && l.probes > 0:
 	case brief && n >= outageAfter && l.probes > 0, brief && n >= largeBurst && l.meanwhile == 0:
 	default:
 		return false
 	}
-	if l.asLastTime(n) {
+	if l.asLastTime() {
 		return false
 	}
-	l.outage, l.well = n, 0
+	l.isOver()
 	return true
 }

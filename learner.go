@@ -28,9 +28,11 @@ type learner struct {
 	block        // the present one, or the latest
 	blocks int   // so far
 	outage int64 // accepted before the latest that was taken for an outage
-	usual  int64 // accepted in a row, at most, before nobody had asked for long, while nothing was refused …
-	well   int64 // … and in all of these
-	by429  bool  // the latest block that was a limit's began with another status than 503
+
+	mostInARow int64 // accepted, at most, before nobody asked for long, while nothing was refused …
+	unrefused  int64 // … and in all of these …
+	outages    int   // … and so many after no more than that
+	by429      bool  // the latest block that was a limit's began with another status than 503
 
 	hint    time.Duration // what the first refusal of the latest block asked to wait …
 	open    time.Duration // … so long after the reopening
@@ -83,12 +85,13 @@ func (l *learner) resume(now time.Time, pm *Permit) {
 	case l.since.IsZero():
 		l.begin(pm.start)
 	case l.rate.low == 0 && l.idled(now, pm):
-		l.usual, l.well = max(l.usual, l.accepted), l.well+l.accepted
+		l.mostInARow, l.unrefused = max(l.mostInARow, l.accepted), l.unrefused+l.accepted
 		l.begin(pm.start)
 	case l.idled(now, pm):
 		l.beginAnew(pm.start)
 	case l.blocked && pm.waited == 0 && pm.start.Sub(latest(l.refused, l.began)) > idleGap: // when it reopened nobody knows
 		l.blocked, l.crowd.testing = false, false
+		l.mostInARow, l.unrefused = 0, 0
 		l.beginAnew(pm.start)
 	}
 }
@@ -344,7 +347,8 @@ func (p *partition) unlearn() {
 			p.dropSlot(s)
 		}
 	}
-	l.rate, l.crowd, l.blocked, l.blocks, l.since, l.usual, l.well = throughput{}, crowd{}, false, 0, time.Time{}, 0, 0
+	l.rate, l.crowd, l.blocked, l.blocks, l.since = throughput{}, crowd{}, false, 0, time.Time{}
+	l.mostInARow, l.unrefused, l.outages = 0, 0, 0
 	l.hint, l.open, l.shrinks, l.short = 0, 0, false, tooShort{}
 	l.chance.rested()
 	l.strict, l.turns = nil, nil

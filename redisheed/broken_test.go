@@ -141,6 +141,7 @@ func TestAnAnswerThatIsGivenTwiceSaysWhatIsLeft(t *testing.T) {
 func TestARefusedQuestionThatIsAskedTwiceIsRefusedTwice(t *testing.T) {
 	for name, limits := range map[string]heed.Limits{
 		"MaxConcurrent": {MaxConcurrent: 1},
+		"MinPause":      {MinPause: time.Millisecond},
 		"a policy":      {Policies: []heed.Policy{{Quota: 1, Unit: heed.UnitConcurrentRequests}}},
 	} {
 		for range 5 { // it is not always the first question that Redis refuses

@@ -24,7 +24,7 @@ local function slots(s, held, seq, asked)
   end
   local r = list.mine
   list.twice = seq == r.seq -- the same question once more, for its answer was lost
-  list.fresh = seq > r.seq -- else a later message, or this one, has arrived already, and counted this one in where it was let through
+  list.fresh = seq > r.seq -- else a later message has arrived already, and counted this one in, or this one has
   if list.fresh then
     if held - asked < r.held then list.freed = true end
     r.seq, r.held, list.dirty = seq, held - asked, true

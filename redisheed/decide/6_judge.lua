@@ -62,7 +62,7 @@ if judged then
 
   local function held(list, cost)
     local n = list.others + (list.mine and list.mine.held or 0)
-    if list.mine and list.fresh == false and (again or not list.twice) then n = n - cost end
+    if list.mine and list.fresh == false and not list.twice then n = n - cost end
     return n
   end
   -- When to ask again for a slot, unless one is free before.
