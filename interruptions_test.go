@@ -189,3 +189,26 @@ func TestLongOutageDoesNotSlowWhoAsksNowAndThen(t *testing.T) {
 		})
 	}
 }
+
+// A limit whose windows are longer than the pauses of those who ask now and then is met after no more in a row than it has let through
+// before. It is not taken for an outage in one window after the other.
+func TestLimitMetByThoseWhoAskNowAndThenIsNoOutage(t *testing.T) {
+	const length = 24 * time.Hour
+	synctest.Test(t, func(t *testing.T) {
+		o := heedtest.NewOrigin(heedtest.Config{Algorithm: heedtest.FixedWindowByClock, Policies: []heedtest.Policy{{Quota: 150, Window: 10 * time.Minute}},
+			Dialect: heedtest.Silent, Status: http.StatusServiceUnavailable, Latency: heedtest.RoundTrip(100 * time.Millisecond)})
+		tr := &heed.Transport{Base: o, Registry: newRegistry(t, heed.Config{})}
+		busy := asking(20, time.Now().Add(length), func(int) (*http.Response, error) {
+			time.Sleep(time.Minute)
+			return tr.RoundTrip(request(example))
+		})
+		time.Sleep(length)
+		tally := o.Tally()
+		tr.Registry.Close()
+		busy.Wait()
+		t.Logf("%d accepted, %d refused", tally.Accepted, tally.Refused)
+		if tally.Accepted < 18500 || tally.Refused > 200 {
+			t.Errorf("%d accepted of 21600, %d refused", tally.Accepted, tally.Refused)
+		}
+	})
+}
