@@ -18,8 +18,9 @@ func (l *ledger) learnApart(now, start time.Time, p *Policy, s *statement) {
 	a := &l.apart
 	// What comes back to others looks like what comes back steadily, and resets tell the two apart.
 	bucket := l.shape == shapeRefill && (l.fillsUp || l.twoCounts() || !l.othersSeen)
-	// Its own units show how they come back; a length guessed too short, as one is that not all is back after, would cost a refusal each.
-	alone := l.inferred > 0 && (!l.othersSeen || l.piecemeal)
+	// Its own units show how they come back; a length guessed too short, as one of few round trips is that not all is back after, would
+	// cost a refusal each.
+	alone := l.inferred > 0 && (!l.othersSeen || l.piecemeal && p.Window <= 4*l.quickest)
 	least := l.noShorter(p)
 	off := s.resolution
 	if s.clock { // by the origin's own clock, what it is rounded to is all that can hide

@@ -115,7 +115,7 @@ func (l *learner) isOver() { l.outage, l.unrefused = l.unrefused+l.accepted, 0 }
 
 // wasOut reports whether the block that is over is taken for an outage, of 503s that are no limit's: none that is known refuses
 // so, or none is known and they do not say when to come back, for less long than all had been let through before; or, once, for more
-// than three minutes; or, a few times, after no more in a row than were let through before. A bucket would have let one through
+// than three minutes; or, twice, after no more in a row than were let through before. A bucket would have let one through
 // after a while, and none holds a burst as large as that of a long time. Where another comes after just as many requests, it is
 // a limit.
 func (l *learner) wasOut() bool {

@@ -299,7 +299,7 @@ func (l *learner) moreToCome(was float64) {
 	case l.parts > timeAndAgain, r.low >= was:
 	case n < r.cycle/2:
 		r.climb = max(r.climb, steep(n))
-	case r.low < was*2/3 && r.waited() > 1./2: // most of the time that it rests on was a wait
+	case r.low < was*2/3 && r.waited() > 0.5: // most of the time that it rests on was a wait
 		r.climb = max(r.climb, gently)
 	}
 }

@@ -126,7 +126,7 @@ func (l *learner) remeasure(reopened time.Time) {
 			return
 		}
 	}
-	if r.steady > 0 && l.timed && !l.shrinks { // the waits asked for may make it look longer than it is
+	if r.steady > 0 && l.timed && !l.shrinks && r.window > l.hint { // the waits asked for may make it look longer than they are
 		longest = min(longest, time.Duration(float64(r.cycle)/r.steady*float64(time.Second)))
 	}
 	r.most = min(r.most, longest)
