@@ -28,11 +28,11 @@ type learner struct {
 	block        // the present one, or the latest
 	blocks int   // so far
 	outage int64 // accepted before the latest that was taken for an outage
+	by429  bool  // the latest block that was a limit's began with another status than 503
 
 	mostInARow int64 // accepted, at most, before nobody asked for long, while nothing was refused …
 	unrefused  int64 // … and in all of these …
 	outages    int   // … and so many after no more than that
-	by429      bool  // the latest block that was a limit's began with another status than 503
 
 	hint    time.Duration // what the first refusal of the latest block asked to wait …
 	open    time.Duration // … so long after the reopening
