@@ -24,7 +24,7 @@ func TestHiddenWindowIsFoundByWhenItTurns(t *testing.T) {
 }
 
 // Refusals that always ask for a whole window do not tell when it turns, so that it can look half as long again as it is. Where
-// far more is kept up for as long as it lets a cycle's worth through, that is given up.
+// far more is kept up for two of it, that is given up.
 func TestHiddenWindowThatLooksLongerForTheWaitsAskedForIsGivenUp(t *testing.T) {
 	const windows = 200
 	tally, _ := load{heedtest.Config{

@@ -92,26 +92,23 @@ func (p *partition) interruptionOver(now, start time.Time) {
 // named. No limit does that: it was an outage. Where one begins after just as many requests as the
 // one before did, though, it is a limit, and what it says of the time is wrong.
 func (l *learner) outOfOrder() {
-	if l.asLastTime() {
-		return
+	if l.takeForOutage() {
+		l.blocked = false
+		l.begin(time.Time{}) // with the first that is accepted again
 	}
-	l.isOver()
-	l.blocked = false
-	l.begin(time.Time{}) // with the first that is accepted again
 }
 
-// asLastTime reports whether just as many were accepted as before the latest outage, which was a limit then.
-func (l *learner) asLastTime() bool {
-	d := l.unrefused + l.accepted - l.outage
-	if l.outage < few/2 || d < -1 || d > 1 {
+// takeForOutage takes what was refused for an outage's, and reports true, unless just as many were accepted as before the
+// latest outage: that was a limit then, and so is this.
+func (l *learner) takeForOutage() bool {
+	n := l.unrefused + l.accepted
+	if d := n - l.outage; l.outage >= few/2 && -1 <= d && d <= 1 {
+		l.rate.burst, l.blocks = l.outage, max(l.blocks, 1)
 		return false
 	}
-	l.rate.burst, l.blocks = l.outage, max(l.blocks, 1)
+	l.outage, l.unrefused = n, 0
 	return true
 }
-
-// isOver takes in that what was refused was so for an outage.
-func (l *learner) isOver() { l.outage, l.unrefused = l.unrefused+l.accepted, 0 }
 
 // wasOut reports whether the block that is over is taken for an outage, of 503s that are no limit's: none that is known refuses
 // so, or none is known and they do not say when to come back, for less long than all had been let through before; or, once, for more
@@ -134,9 +131,5 @@ func (l *learner) wasOut() bool {
 	default:
 		return false
 	}
-	if l.asLastTime() {
-		return false
-	}
-	l.isOver()
-	return true
+	return l.takeForOutage()
 }
