@@ -66,7 +66,7 @@ func (t *throughput) punish(closed time.Duration) {
 
 // punished takes in a refusal that is punished. usual is how many seconds a request takes.
 func (t *throughput) punished(usual float64) {
-	kept := t.pressed - t.cycle - int64(t.tooFast*usual)
+	kept := t.before(t.cycle, usual)
 	if t.climb > gently { // it rose by so much meanwhile that a window may have ended on the way
 		kept -= t.cycle
 	}

@@ -27,7 +27,7 @@ func (t *throughput) searching(n int64) float64 {
 // is believed then is to be tried: two windows that meet look like a bucket that is slowly refilled.
 func (t *throughput) narrow(least, usual float64) (again bool) {
 	began, most := t.at(1), t.tooFast
-	switch kept := t.at(t.pressed - t.cycle - int64(t.tooFast*usual)); {
+	switch kept := t.at(t.before(t.cycle, usual)); {
 	case t.doubt < 1 && t.pressed >= t.cycle, t.pressed >= 4*t.cycle: // it rose slowly: that had been kept up
 		least = max(least, kept)
 	case t.bunches && t.pressed >= t.cycle && t.kept.believe(kept, t.tooFast, max(t.low, least)): // by a window

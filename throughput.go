@@ -160,11 +160,17 @@ func (t *throughput) steadily(start time.Time, usual float64) float64 {
 	if t.window == 0 || t.doubt > 0 {
 		return 0
 	}
-	n := t.pressed - t.since(start.Add(-2*t.window)) - int64(t.tooFast*usual)
+	n := t.before(t.since(start.Add(-2*t.window)), usual)
 	if n <= 0 {
 		return 0
 	}
 	return t.at(n)
+}
+
+// before is how many had been accepted while others were waiting before the latest n, as of a request that was refused: those in flight
+// came after it.
+func (t *throughput) before(n int64, usual float64) int64 {
+	return t.pressed - n - int64(t.tooFast*usual)
 }
 
 // attempted takes in that an attempt at more than the known rate was refused, where the limit lets through least
@@ -178,7 +184,7 @@ func (t *throughput) attempted(least, usual float64) {
 		t.climb /= 2
 		return
 	}
-	kept := t.at(t.pressed - t.cycle - int64(t.tooFast*usual)) // those in flight came after the one refused
+	kept := t.at(t.before(t.cycle, usual))
 	if t.kept.believe(kept, t.tooFast, max(t.low, least)) {
 		least = kept
 	}
