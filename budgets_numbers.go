@@ -261,24 +261,32 @@ func (x *word) follows(w *word) bool {
 func (p *partition) setApart(t *quotaTold, route []byte, bucket string) {
 	o, name := p.origin, t.policy.Name
 	if !o.apart {
-		o.apart = true
-		o.table(t.at, p)
-		for _, q := range o.partitions {
-			if s := q.slotIn("", name, ""); s != nil {
-				s.bucketName = otherRoutes
-			}
-			q.news = true
-		}
-		for i := range o.known {
-			if k := &o.known[i]; k.bucket == "" && k.Name == name && k.PartitionKey == "" {
-				k.bucket = otherRoutes
-			}
-		}
-		o.sort(t.at)
+		o.countApart(t.at, p, func(pol *Policy) bool { return pol.Name == name && pol.PartitionKey == "" })
 	}
 	if o.numbered(route) != bucket {
 		p.recount(t, route, bucket)
 	}
+}
+
+// countApart makes announced policies that held all requests a budget of routes, from which others can be told apart. heard is
+// the partition that heard of them.
+func (o *origin) countApart(now time.Time, heard *partition, which func(*Policy) bool) {
+	o.apart = true
+	o.table(now, heard)
+	for _, q := range o.partitions {
+		for _, s := range q.slots {
+			if s.source == SourceAnnounced && s.bucketName == "" && which(&s.policy) {
+				s.bucketName = otherRoutes
+			}
+		}
+		q.news = true
+	}
+	for i := range o.known {
+		if k := &o.known[i]; k.bucket == "" && which(&k.Policy) {
+			k.bucket = otherRoutes
+		}
+	}
+	o.sort(now)
 }
 
 // recount has requests of a route counted in another budget than before, in all partitions.
@@ -348,14 +356,21 @@ func (p *partition) together(t *quotaTold, route []byte, w *watched) {
 		p.recount(t, route, otherRoutes)
 		return
 	}
-	pol := t.policy
-	pol.Unit = UnitRequests
-	o.apart, o.routes = false, nil
+	o.countTogether(t.at, key, t.policy.Name)
+}
+
+// countTogether has each announced policy hold all requests again: of those of a name the one of a budget goes on.
+func (o *origin) countTogether(now time.Time, bucket, name string) {
+	o.apart, o.routes, o.silence.shown = false, nil, false
+	for i := range o.known {
+		if o.known[i].bucket == bucket {
+			o.known[i].bucket = ""
+		}
+	}
 	o.known = slices.DeleteFunc(o.known, func(k knownPolicy) bool { return k.bucket != "" })
-	o.know(knownPolicy{Policy: pol})
-	o.sort(t.at)
+	o.sort(now)
 	for _, q := range o.partitions {
-		q.rejoin(t.at, key, pol.Name)
+		q.rejoin(now, bucket, name)
 	}
 }
 

@@ -21,7 +21,7 @@ func (p *partition) hear(now, came time.Time, pm *Permit, status int, a *Announc
 		a, told, l = p.hearAnnounced(now, pm, a, first)
 	}
 	if first {
-		pm.settle(now, status, a)
+		p.hearSilence(now, pm, a, pm.settle(now, status, a))
 		p.fade(now)
 	}
 	if a.Reduced {
@@ -50,8 +50,9 @@ func (p *partition) hear(now, came time.Time, pm *Permit, status int, a *Announc
 }
 
 // settle squares the permit's accounts with its answer: with those that the answer says
-// nothing of, for hearLimit has seen to the others. What came from a cache cost nothing.
-func (pm *Permit) settle(now time.Time, status int, a *Announcement) {
+// nothing of, for hearLimit has seen to the others. What came from a cache cost nothing. It reports whether the answer could
+// be expected to announce a policy, and does not.
+func (pm *Permit) settle(now time.Time, status int, a *Announcement) (silent bool) {
 	for i := range pm.charges {
 		c := &pm.charges[i]
 		switch {
@@ -67,13 +68,16 @@ func (pm *Permit) settle(now time.Time, status int, a *Announcement) {
 				c.slot.capped = c.slot.capped && !c.slot.isOpen(now)
 			}
 			if c.due && c.slot.habit.last.Before(now) && !c.slot.outdone(now, a) {
-				c.slot.missed(now, pm, c, status/100 == 2 && !a.Refused) // an error, a redirect or a 304 may come from nearer by
+				well := status/100 == 2 && !a.Refused // an error, a redirect or a 304 may come from nearer by
+				c.slot.missed(now, pm, c, well)
+				silent = silent || well && c.slot.general()
 			}
 		}
 	}
 	if a.Cached {
 		pm.unspread(now)
 	}
+	return silent
 }
 
 // answered notes that pm's request is no longer unanswered, after so long.
@@ -141,7 +145,10 @@ func (p *partition) bounded(l *lane) bool {
 // announcement as it is understood, whether a remaining count was in it, and the lane
 // of the budgets it names. first: it is the answer to pm's request.
 func (p *partition) hearAnnounced(now time.Time, pm *Permit, a *Announcement, first bool) (_ *Announcement, told bool, l *lane) {
-	a = p.tellApart(now, pm, p.byNumbers(now, pm, a, first))
+	if a.Refused {
+		p.doubtSilence(now, pm, a)
+	}
+	a = p.tellApart(now, pm, p.origin.byHabit(p.byNumbers(now, pm, a, first)))
 	if !a.Date.IsZero() {
 		p.origin.clock.hear(now, pm.start, a.Date)
 	}

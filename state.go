@@ -53,6 +53,7 @@ type origin struct {
 	named     bool          // the names of policies are budgets
 	apart     bool          // routes have budgets that only numbers tell apart …
 	rejoined  int           // … and so often one of them turned out to have none
+	silence   silence       // which routes announce nothing
 	own       []string      // routes with limits of their own that only refusals tell of …
 	failed    int           // … and how often one of them turned out to have none
 	opened    bool          // met, and announced nothing: partitions to come need not scout
@@ -400,7 +401,7 @@ func (o *origin) reset(now time.Time) {
 	o.backoff, o.lastStart, o.lastSent, o.lastEnd, o.interval = backoff{}, time.Time{}, time.Time{}, time.Time{}, 0
 	o.opening = opening{serial: o.opening.serial + 1}
 	o.known, o.opened, o.waited, o.warned, o.nested, o.reserve = nil, false, 0, false, false, reserve{}
-	o.stated, o.named, o.apart, o.rejoined, o.failed = nil, false, false, 0, 0
+	o.stated, o.named, o.apart, o.rejoined, o.failed, o.silence = nil, false, false, 0, 0, silence{}
 	if o.routes != nil {
 		o.routes = nil
 		o.sort(now)

@@ -1,0 +1,181 @@
+package heed
+
+import (
+	"slices"
+	"time"
+)
+
+// A limiter that stands before some routes only is heard of from these alone: all of their answers announce it, and
+// none of the others do. Taken for a limit on all, it would hold what it does not count, which may be nearly everything
+// that is asked for. So where each answer announces a policy or does not by its route, and what is left says, time after
+// time, that less was used than by all routes together, the announced policies are a budget of the routes that announce
+// them: see otherRoutes. A route that is not known goes one ahead then, and belongs to it if its answer says so.
+//
+// An origin that announces now and then, or only where little is left, does so whatever the route. It may seem to do so by
+// the route for the regularity with which a program asks, but what is left falls by all requests then.
+//
+// If a route that is not counted is refused because nothing is left of that budget, it is counted after all, as are all routes.
+type silence struct {
+	shown  bool            // the announced policies are a budget of the routes that announce them
+	failed int             // so often that turned out to be wrong
+	loud   map[string]bool // routes whose answers announce them, every one since the first
+	of     *slot           // the policy that is counted here, …
+	ends   time.Time       // … when its window ends, as was told last …
+	own    usage           // … what these routes used of it …
+	others usage           // … and what the others did, if it counts them
+	less   int             // answers that say that it does not …
+	silent int             // … and those of other routes since the latest that announced it
+}
+
+const (
+	mostLoud   = 64 // routes
+	mostSilent = 5  // times that it takes twice as many answers
+	saidLess   = 4  // answers that are enough …
+	allSilent  = 64 // … or so many of other routes, where those that announce it are asked for rarely
+)
+
+// general reports whether a policy was announced for no budget in particular.
+func (s *slot) general() bool {
+	return s.source == SourceAnnounced && (s.bucketName == "" || s.bucketName == otherRoutes)
+}
+
+// hearSilence takes in whether the answer to pm's request, which is none from elsewhere, announces what no budget is named for; silent:
+// it does not, though it could be expected to.
+func (p *partition) hearSilence(now time.Time, pm *Permit, a *Announcement, silent bool) {
+	o := p.origin
+	q := &o.silence
+	if q.shown || o.named || o.majors != nil || p.shared != nil || a.Refused || a.Cached {
+		return
+	}
+	s, left := p.toldOf(a)
+	if !silent && s == nil {
+		return
+	}
+	var buf [longestPath]byte
+	route := appendRoute(buf[:0], pm.method, pm.path)
+	switch known := q.loud[string(route)]; {
+	case silent && known: // not by its route
+		delete(q.loud, string(route))
+		q.less, q.silent = 0, 0
+	case silent && len(q.loud) > 0:
+		q.others.add(now, pm.start, &q.of.terms)
+		q.silent++
+	case silent:
+	case known:
+		q.hear(now, pm, s, left)
+	case len(q.loud) < mostLoud:
+		if q.loud == nil {
+			q.loud = map[string]bool{}
+		}
+		q.loud[string(route)] = true
+		fallthrough
+	default:
+		q.less = 0
+		q.hear(now, pm, s, left)
+	}
+	if q.less >= saidLess<<q.failed || q.silent >= allSilent<<q.failed {
+		p.showSilence(now)
+	}
+}
+
+// add counts a request that was answered.
+func (u *usage) add(now, start time.Time, p *Policy) {
+	u.take(1)
+	u.done(now, start, 0, 1, p.Quota, p.Window)
+}
+
+// hear takes in what the answer to pm's request tells to be left of a slot. All that went since the window's beginning is used, save
+// what has come back of a bucket; without the other routes it may be less.
+func (q *silence) hear(now time.Time, pm *Permit, s *slot, left int64) {
+	if s != q.of {
+		q.of, q.ends, q.own, q.others = s, time.Time{}, usage{}, usage{}
+	}
+	pol, used, ended := &s.terms, s.policy.Quota-left, q.ends
+	q.ends, q.silent = s.ledger.until(), 0
+	if pol.Window <= 0 || pol.Quota <= 0 {
+		return
+	}
+	q.own.add(now, pm.start, pol)
+	q.others.expire(now, pol.Window)
+	if used > q.own.used(now, pol.Window)+int64(pm.p.unanswered) {
+		q.less = 0
+		return
+	}
+	from := ended
+	if pm.start.Before(ended) {
+		from = ended.Add(-pol.Window)
+	}
+	since := pm.start.Sub(from)
+	if ended.IsZero() || since >= pol.Window {
+		return
+	}
+	before, after := from.Add(-1), pm.start.Add(1)
+	others := q.others.between(before, after)
+	back := since.Seconds() * float64(pol.Quota) / pol.Window.Seconds()
+	if others > 0 && float64(used)+back < float64(others+q.own.between(before, after)+1) {
+		q.less++
+	}
+}
+
+// toldOf returns the slot of the first policy of which an announcement says what is left, and names no budget of, and how much
+// that is; nil: there is none.
+func (p *partition) toldOf(a *Announcement) (_ *slot, left int64) {
+	for i := range a.Limits {
+		l := &a.Limits[i]
+		s := p.slotIn("", l.Policy, l.PartitionKey)
+		if s == nil {
+			s = p.slotIn(otherRoutes, l.Policy, l.PartitionKey)
+		}
+		if s != nil && l.Remaining >= 0 {
+			return s, l.Remaining
+		}
+	}
+	return nil, 0
+}
+
+// showSilence has the announced policies hold the routes that announce them alone.
+func (p *partition) showSilence(now time.Time) {
+	o, loud := p.origin, p.origin.silence.loud
+	o.silence = silence{shown: true, failed: o.silence.failed}
+	o.countApart(now, p, func(*Policy) bool { return true })
+	for route := range loud {
+		if o.routes.known[route] == "" {
+			o.routes.known[route] = otherRoutes
+		}
+	}
+	o.sort(now)
+}
+
+// byHabit returns an announcement with the budget that its answer was counted in, where that is one of the routes that
+// announce it.
+func (o *origin) byHabit(a *Announcement) *Announcement {
+	if !o.silence.shown || a.Bucket != "" || len(a.PerRoute) > 0 || len(a.Policies)+len(a.Limits) == 0 {
+		return a
+	}
+	b := *a
+	b.Bucket = otherRoutes
+	return &b
+}
+
+// doubtSilence takes in that pm's request was refused. Where that is for the budget of the routes that announce it, in which
+// it was not counted, all routes are.
+func (p *partition) doubtSilence(now time.Time, pm *Permit, a *Announcement) {
+	o := p.origin
+	if !o.silence.shown || slices.ContainsFunc(pm.charges, func(c charge) bool { return c.slot.bucketName == otherRoutes }) {
+		return
+	}
+	if slices.ContainsFunc(p.slots, func(s *slot) bool { return s.bucketName == otherRoutes && s.refuses(now, a) }) {
+		o.silence.failed = min(o.silence.failed+1, mostSilent)
+		o.countTogether(now, otherRoutes, "")
+	}
+}
+
+// refuses reports whether a refusal is for the slot's policy: it says so, or says nothing of limits, and there is nothing left.
+func (s *slot) refuses(now time.Time, a *Announcement) bool {
+	if len(a.Limits) == 0 {
+		return !s.isOpen(now)
+	}
+	return a.exhausts(s.policy.Name) && slices.ContainsFunc(a.Policies, func(pol Policy) bool {
+		return pol.Name == s.policy.Name && pol.Quota == s.said.Quota
+	})
+}
