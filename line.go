@@ -22,6 +22,7 @@ type node struct {
 type tally struct {
 	n        int
 	again    int       // of them stand in another line already
+	untried  bool      // one of them has not been refused yet
 	requests int64     // they cost
 	bytes    int64     // they were said to cost …
 	unsaid   int       // … save so many
@@ -40,7 +41,7 @@ type maximum struct {
 
 // tallyOf is what one comes to.
 func tallyOf(a *ask) tally {
-	t := tally{n: 1, requests: a.units(), unsaid: 1, deadline: a.deadline, path: a.path}
+	t := tally{n: 1, untried: a.attempt <= 1, requests: a.units(), unsaid: 1, deadline: a.deadline, path: a.path}
 	t.most.interval = a.opts.minInterval
 	if a.again {
 		t.again = 1
@@ -62,6 +63,7 @@ func (t *tally) add(u *tally) {
 	}
 	t.n += u.n
 	t.again += u.again
+	t.untried = t.untried || u.untried
 	t.requests += u.requests
 	t.bytes += u.bytes
 	t.unsaid += u.unsaid
@@ -219,6 +221,19 @@ func (w *waiter) firstElsewhere(path string) *waiter {
 		return w
 	}
 	return w.right.firstElsewhere(path)
+}
+
+// firstUntried returns the first of w and those below it that has not been refused yet.
+func (w *waiter) firstUntried() *waiter {
+	switch {
+	case w == nil || !w.below.untried:
+		return nil
+	case w.left != nil && w.left.below.untried:
+		return w.left.firstUntried()
+	case w.attempt <= 1:
+		return w
+	}
+	return w.right.firstUntried()
 }
 
 // firstLate returns the first of w and those below it, of a number or a later one, whose

@@ -57,6 +57,16 @@ func (q *queue) head() *waiter {
 	return nil
 }
 
+// firstUntried returns the first in the head's line that has not been refused yet; nil: there is none.
+func (q *queue) firstUntried() *waiter {
+	for i := range q.lines {
+		if w := q.lines[i].root; w != nil {
+			return w.firstUntried()
+		}
+	}
+	return nil
+}
+
 // push puts w in line and reports whether that is before others.
 func (q *queue) push(w *waiter) (ahead bool) {
 	w.queue = q

@@ -308,3 +308,60 @@ func TestRefusedRequestWaitsWhateverItCosts(t *testing.T) {
 		})
 	}
 }
+
+// Some pages may be refused always, each under a path of its own. Those that are tried again and again go after others then, or nobody
+// would see that the others are accepted.
+func TestPagesThatAreAlwaysRefusedHoldNoOthersForLong(t *testing.T) {
+	manyRequests(t)
+	for status, most := range map[int]time.Duration{http.StatusServiceUnavailable: 2 * time.Minute, http.StatusTooManyRequests: 30 * time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			o := baseFunc(func(r *http.Request) (*http.Response, error) {
+				time.Sleep(200 * time.Millisecond)
+				if strings.HasPrefix(r.URL.Path, "/sick/") {
+					return answer(status), nil
+				}
+				return answer(http.StatusOK), nil
+			})
+			tr := quiet(t, o, heed.Limits{})
+			defer tr.Registry.Close()
+			c := tr.Client()
+			late, longest := 0, time.Duration(0)
+			var busy sync.WaitGroup
+			for i := range 2 * 3600 {
+				busy.Go(func() {
+					path, asked := "/ok/"+word(i), time.Now()
+					if i%10 == 3 {
+						path = "/sick/" + word(i)
+					}
+					resp, err := c.Get(example + path)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					resp.Body.Close()
+					if waited := time.Since(asked); resp.StatusCode == http.StatusOK {
+						longest = max(longest, waited)
+						if waited > 10*time.Minute {
+							late++
+						}
+					}
+				})
+				time.Sleep(time.Second)
+			}
+			busy.Wait()
+			t.Logf("%d: %d of 6480 others waited for more than ten minutes, the longest for %v", status, late, longest)
+			if late > 650 || longest > most {
+				t.Errorf("%d: %d of 6480 others waited for more than ten minutes, the longest for %v", status, late, longest)
+			}
+		})
+	}
+}
+
+// word is a word for a number.
+func word(n int) string {
+	b := []byte{'w'}
+	for ; n > 0; n /= 26 {
+		b = append(b, byte('a'+n%26))
+	}
+	return string(b)
+}

@@ -88,10 +88,18 @@ func (v *verdict) wakeAt() time.Time {
 
 // next returns the waiter whose turn it is: the head of the queue, or, while
 // it is in doubt whether more than one path is being refused, the first that
-// asks for another path; or, where a route is under suspicion, who goes by lot.
+// asks for another path; or, where a route is under suspicion, who goes by lot. Where all were refused
+// lately, one that was not tried yet goes before those that were.
 func (p *partition) next(now time.Time, q *queue) candidate {
 	head := q.head()
+	var untried *waiter
+	if p.refusedInARow() {
+		untried = q.firstUntried()
+	}
 	if p.doubts(now) {
+		if untried != nil && untried.path != p.pause.path {
+			return candidate{waiter: untried}
+		}
 		for i := range q.lines {
 			if w := q.lines[i].root.firstElsewhere(p.pause.path); w != nil {
 				return candidate{waiter: w}
@@ -100,8 +108,15 @@ func (p *partition) next(now time.Time, q *queue) candidate {
 	} else if c, drawn := p.draw(now, q, head); drawn {
 		return c
 	}
+	if untried != nil {
+		return candidate{waiter: untried}
+	}
 	return candidate{waiter: head}
 }
+
+// refusedInARow reports whether nothing was accepted between the latest refusals, so that it is in doubt whether all are refused, or only
+// some of those that are tried again and again.
+func (p *partition) refusedInARow() bool { return max(p.backoff.n, p.origin.backoff.n) > 1 }
 
 // doubts reports whether one that asks for another path is to go, to see whether that is refused, too.
 func (p *partition) doubts(now time.Time) bool {
