@@ -6,11 +6,16 @@ import (
 )
 
 // pauseFor is how long to wait after a refusal at a learned rate that names no time, which is one of so many in a
-// row: until the next unit, or where a burst of them may come at a time, a small part of it; twice as
-// long for every further one in a row, but not past the end of a window.
-func (l *learner) pauseFor(now time.Time, inARow int, most time.Duration) time.Duration {
+// row: until the next unit, or where a burst of them may come at a time, a small part of it, but no longer than it was closed the last
+// time where that is far less, nor the first time than least; twice as long for every further one in a row, but not past the end of a window.
+func (l *learner) pauseFor(now time.Time, inARow int, least, most time.Duration) time.Duration {
 	r := &l.rate
-	wait := max(perUnit(r.pace()), perUnit(16*r.low/float64(r.cycle)))
+	unit, before := perUnit(r.pace()), r.closed
+	orDefault(&before, least)
+	wait := max(unit, perUnit(16*r.low/float64(r.cycle)))
+	if wait > longerByFar*before { // what had been accepted before the first refusal was no burst
+		wait = max(unit, before)
+	}
 	if l.blocks > 1 { // once it may have been an outage
 		wait = max(wait, r.penalty)
 	}

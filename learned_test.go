@@ -832,3 +832,91 @@ func TestSmallerLimitWithinALargerOneIsNotExceededAllTheTime(t *testing.T) {
 		t.Errorf("%d accepted of %d, %d refused", accepted, possible, refused)
 	}
 }
+
+// However long all went well before, the first refusal of a limit that nobody announces stops all for no longer than one that tells
+// nothing: what had been accepted until then is no burst.
+func TestFirstRefusalAfterLongStopsNoLonger(t *testing.T) {
+	manyRequests(t)
+	synctest.Test(t, func(t *testing.T) {
+		b := tokenBucket{rate: 10, burst: 20}
+		tr := quiet(t, &limiter{way: 20 * time.Millisecond, accepts: func(_ *http.Request, now time.Time, _ http.Header) bool {
+			return b.take(now)
+		}}, heed.Limits{})
+		defer tr.Registry.Close()
+		c := tr.Client()
+		var busy sync.WaitGroup
+		longest := time.Duration(0)
+		get := func() {
+			asked := time.Now()
+			resp, err := c.Get(example + "/x")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			resp.Body.Close()
+			longest = max(longest, time.Since(asked))
+		}
+		for range 4 * 3600 { // an hour of four a second, and then half an hour with bursts
+			busy.Go(get)
+			time.Sleep(250 * time.Millisecond)
+		}
+		for range 3 {
+			for range 45 {
+				busy.Go(get)
+			}
+			for range 4 * 600 {
+				busy.Go(get)
+				time.Sleep(250 * time.Millisecond)
+			}
+		}
+		busy.Wait()
+		t.Logf("the longest took %v", longest)
+		if longest > 30*time.Second {
+			t.Errorf("the longest took %v", longest)
+		}
+	})
+}
+
+// A slow rate that is no longer true is left in hours, though at that rate hardly anything is accepted that could show it.
+func TestSlowLearnedRateIsLeftInHours(t *testing.T) {
+	manyRequests(t)
+	for _, burst := range []float64{1, 5} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			const limited, plays = 2 * time.Hour, 9 * time.Hour
+			b := tokenBucket{rate: 1.0 / 360, burst: burst}
+			last, refused := 0, 0
+			tr := quiet(t, &limiter{way: 250 * time.Millisecond, accepts: func(_ *http.Request, now time.Time, _ http.Header) bool {
+				since := now.Sub(began)
+				if since < limited && !b.take(now) {
+					refused++
+					return false
+				}
+				if since > plays-time.Hour {
+					last++
+				}
+				return true
+			}}, heed.Limits{})
+			defer tr.Registry.Close()
+			c := tr.Client()
+			var busy sync.WaitGroup
+			for range 4 {
+				busy.Go(func() {
+					for time.Since(began) < plays {
+						resp, err := c.Get(example + "/x")
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						resp.Body.Close()
+					}
+				})
+			}
+			busy.Wait()
+			t.Logf("%d refused in two hours of one in six minutes; %d accepted in the seventh hour after", refused, last)
+			if refused > 24 || last < 20000 {
+				t.Errorf("%d refused in two hours of one in six minutes; %d accepted in the seventh hour after", refused, last)
+			}
+		})
+	}
+}

@@ -120,7 +120,8 @@ func (p *partition) pauseAtRate(now time.Time, r *rejection) {
 	if r.fresh {
 		r.backoff.paced++
 	}
-	wait := p.learner.pauseFor(now, r.backoff.blind+r.backoff.paced, p.origin.limits.MaxBackoff)
+	l := p.origin.limits
+	wait := p.learner.pauseFor(now, r.backoff.blind+r.backoff.paced, l.MinBackoff, l.MaxBackoff)
 	if r.fresh && p.pause.extend(now.Add(wait)) {
 		p.opening.restart(now)
 		p.paused(now, Event{Cause: CausePolicy, Policy: learnedPolicy, Wait: wait, InARow: r.backoff.n})

@@ -55,7 +55,9 @@ type throughput struct {
 	noMore  bool          // … which was no more than what was known …
 	known   float64       // … and the rate that was known until then; 0: none was, or it was no attempt at more
 	steady  float64       // … and the pace that had been kept up for two windows then, at least; 0: for less
-	stood   int           // times in a row that an attempt at more found the limit as it was
+	stood   int           // times in a row that an attempt at more found the limit as it was …
+	hurried bool          // the next one is for the time that is over, before as many requests as it costs were accepted …
+	hasty   int           // … as were so many in a row that found no more
 	shorter bool          // it may be far shorter: more is to be tried soon, and at a pace that rises fast
 
 	trip  float64 // seconds that a request takes
@@ -97,6 +99,10 @@ const longOutage = 10 * time.Second
 
 // noRarer is how long more is not tried at most because a limit was found as it was: a slow one may have been raised.
 const noRarer = 5 * time.Minute
+
+// untilHasty is for how long more is not tried at most, however few are accepted meanwhile, save where it was closed for long: what is
+// slow may be far too slow, and would be for hours. Each such attempt in a row that finds no more has the next one wait for twice as long.
+const untilHasty = 10 * time.Minute
 
 // accepted counts a request sent at an instant; pressed: others were waiting.
 func (t *throughput) accepted(start time.Time, pressed bool) {
@@ -336,8 +342,24 @@ func (t *throughput) reopened(closed time.Duration, refusals float64) {
 	if t.shorter = t.shorter && t.stood == 0; t.shorter {
 		t.cost = min(t.cost, soon*t.cycle)
 	}
+	t.hurry()
 	t.gathered = min(t.burst, int64(missed))
 	t.pressed = 0
+}
+
+// hurry has the next attempt at more come no later than it may.
+func (t *throughput) hurry() {
+	switch {
+	case t.known == 0 || !t.hurried:
+	case t.low > t.known*(1+slowly):
+		t.hasty = 0
+	default:
+		t.hasty++
+	}
+	most := t.low * max(math.Ldexp(untilHasty.Seconds(), t.hasty), waitCost*t.closed.Seconds())
+	if t.hurried = most < float64(t.cost); t.hurried {
+		t.cost = max(int64(most), 1)
+	}
 }
 
 // pace is how fast requests go now, in requests per second: as after the first
@@ -379,7 +401,10 @@ func (t *throughput) at(n int64) float64 {
 func (t *throughput) round(least int64) float64 {
 	n := float64(max(t.cycle, least))
 	if t.window == 0 {
-		n = min(n, max(60*t.low, 3))
+		n = min(n, max(60*t.low, 1))
+	}
+	if t.hurried { // or of two minutes, where it would take long to see
+		n = min(n, max(120*t.low, 2))
 	}
 	return n
 }
