@@ -393,6 +393,7 @@ func (p *partition) admit(now time.Time, a *ask) *Permit {
 	p.unanswered++
 	pm.level = p.unanswered
 	pm.waited = now.Sub(a.arrived)
+	p.learner.goes(now, pm)
 	o.waited, p.waited = inAll(o.waited, pm.waited), inAll(p.waited, pm.waited)
 	p.touch(now)
 	if a.attempt > 1 {

@@ -1,6 +1,7 @@
 package heed_test
 
 import (
+	"context"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -831,6 +832,110 @@ func TestSmallerLimitWithinALargerOneIsNotExceededAllTheTime(t *testing.T) {
 	if possible := int64(10 * 4800); accepted < possible*85/100 || refused > accepted*30/1000 {
 		t.Errorf("%d accepted of %d, %d refused", accepted, possible, refused)
 	}
+}
+
+// Who does not wait until a limit lets through again asks all the time all the same: as often as those who wait, it finds and keeps to it.
+func TestHiddenLimitIsFoundByThoseWhoDoNotWait(t *testing.T) {
+	sideBySide(t)
+	const quota, windows = 100, 20
+	for name, impatient := range map[string]func(context.Context) (context.Context, context.CancelFunc){
+		"not at all": noWait,
+		"for a part of a window": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, 5*time.Second)
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			o := heedtest.NewOrigin(heedtest.Config{
+				Algorithm: heedtest.SlidingWindow, Policies: []heedtest.Policy{{Quota: quota, Window: 10 * time.Second}}, Dialect: heedtest.RetryAfterOnly,
+				Latency: heedtest.RoundTrip(40 * time.Millisecond),
+			})
+			c, end := quiet(t, o, heed.Limits{}).Client(), time.Now().Add(windows*10*time.Second)
+			var busy sync.WaitGroup
+			for range 8 {
+				busy.Go(func() {
+					for time.Now().Before(end) {
+						if !succeeds(t, c, impatient) {
+							time.Sleep(50 * time.Millisecond)
+						}
+					}
+				})
+			}
+			busy.Wait()
+			tally := o.Tally()
+			t.Logf("%s: %d accepted, %d refused", name, tally.Accepted, tally.Refused)
+			if tally.Accepted < windows*quota*95/100 || tally.Refused > 25 {
+				t.Errorf("waiting %s: %d accepted of %d, %d refused", name, tally.Accepted, windows*quota, tally.Refused)
+			}
+		})
+	}
+}
+
+// Those who are turned away by a learned rate show that it is made use of, be it that they come at random and none of them ever waits:
+// it rises for them, too, until it is no less than what the origin lets through.
+func TestLearnedRateRisesForThoseWhoDoNotWait(t *testing.T) {
+	const wanted, hours = 9.5, 1
+	synctest.Test(t, func(t *testing.T) {
+		o := heedtest.NewOrigin(heedtest.Config{
+			Algorithm: heedtest.SlidingWindow, Policies: []heedtest.Policy{{Quota: 100, Window: 10 * time.Second}}, Dialect: heedtest.RetryAfterOnly,
+			Latency: heedtest.RoundTrip(40 * time.Millisecond),
+		})
+		c, rng := quiet(t, o, heed.Limits{}).Client(), rand.New(rand.NewPCG(3, 95))
+		var busy sync.WaitGroup
+		for end := time.Now().Add(hours * time.Hour); time.Now().Before(end); {
+			busy.Go(func() { succeeds(t, c, noWait) })
+			time.Sleep(time.Duration(rng.ExpFloat64() / wanted * float64(time.Second)))
+		}
+		busy.Wait()
+		tally := o.Tally()
+		share := float64(tally.Accepted) / (wanted * 3600 * hours)
+		t.Logf("%.2f accepted, %d refused", share, tally.Refused)
+		if share < 0.65 || tally.Refused > 12 {
+			t.Errorf("%.2f of what was wanted was accepted, %d refused", share, tally.Refused)
+		}
+	})
+}
+
+// A rate is not made use of by few requests, though they come two at a time, so that one of each two is turned away.
+func TestFewRequestsTurnedAwayRaiseNoLearnedRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{})
+		defer r.Close()
+		send := sender(t, r)
+		for range 100 {
+			send(200)
+		}
+		send(429, "Retry-After", "10")
+		send(200)
+		rate := func() float64 { return 1 / learned(r.Snapshot()[0])[0].Window.Seconds() }
+		before := rate()
+		for range 3000 {
+			time.Sleep(time.Second / 2)
+			pm, err := r.Acquire(heed.NoWait(t.Context()), request(example))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := r.Acquire(heed.NoWait(t.Context()), request(example)); err == nil {
+				t.Fatal("both of two went at once")
+			}
+			pm.Observe(answer(200))
+			pm.Release()
+		}
+		if after := rate(); after > before*1.05 {
+			t.Errorf("%.2f a second, %.2f before", after, before)
+		}
+	})
+}
+
+// succeeds sends a request, and reports whether it was accepted.
+func succeeds(t *testing.T, c *http.Client, impatient func(context.Context) (context.Context, context.CancelFunc)) bool {
+	ctx, cancel := impatient(t.Context())
+	defer cancel()
+	resp, err := c.Do(request(example).WithContext(ctx))
+	if err != nil {
+		return false
+	}
+	resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
 }
 
 // However long all went well before, the first refusal of a limit that nobody announces stops all for no longer than one that tells

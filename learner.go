@@ -24,6 +24,7 @@ type learner struct {
 	seen     time.Time     // when the answer came that showed it
 	accepted int64         // in this cycle
 	quickest time.Duration // answer that was accepted
+	sought   time.Time     // when a request was turned away last by what is known here, or had waited for the end of a block
 
 	block        // the present one, or the latest
 	blocks int   // so far
@@ -68,7 +69,7 @@ func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 			l.block.accepted(pm.start)
 		}
 	}
-	pressed := p.queued() > 0 || pm.waited > 0
+	pressed := p.queued() > 0 || pm.waited > 0 || l.usedUp(pm)
 	p.count(now, pm, pressed)
 	if s := p.inFlightLearned(); s != nil && pressed && int64(pm.level) > s.policy.Quota/2 {
 		p.moreInFlight(s)
@@ -89,11 +90,39 @@ func (l *learner) resume(now time.Time, pm *Permit) {
 		l.begin(pm.start)
 	case l.idled(now, pm):
 		l.beginAnew(pm.start)
-	case l.blocked && pm.waited == 0 && pm.start.Sub(latest(l.refused, l.began)) > idleGap: // when it reopened nobody knows
+	case l.blocked && pm.start.Sub(latest(latest(l.refused, l.began), pm.sought)) > idleGap: // when it reopened nobody knows
 		l.blocked, l.crowd.testing = false, false
 		l.mostInARow, l.unrefused = 0, 0
 		l.beginAnew(pm.start)
 	}
+}
+
+// turnedAway takes in that a request is turned away by what holds it, for which it cannot or may not wait. That it asked
+// says as much as if it waited.
+func (l *learner) turnedAway(now time.Time, by obstacle) {
+	if l.blocked || by.source == SourceLearned {
+		l.sought = now
+	}
+}
+
+// goes notes who had asked when pm's request goes. One that ends a block may never be answered, and then the next one shows that.
+func (l *learner) goes(now time.Time, pm *Permit) {
+	if pm.sought = l.sought; pm.waited > 0 {
+		pm.sought = now
+	}
+	if l.blocked {
+		l.sought = pm.sought
+	}
+}
+
+// usedUp reports whether pm's request, which did not wait, took what another one had just been turned away for. Where
+// that was longer ago than it takes until one more may go, half of what might have gone was wanted by nobody.
+func (l *learner) usedUp(pm *Permit) bool {
+	long := l.trip()
+	if l.rate.low > 0 {
+		long = perUnit(l.rate.pace())
+	}
+	return pm.start.Sub(pm.sought) <= long
 }
 
 // count counts pm's request, which was accepted; pressed: others were waiting.

@@ -25,6 +25,7 @@ type Permit struct {
 	lane      *lane         // … with those of the same budgets; nil: none known …
 	ahead     uint32        // … under that lane's opening
 	waited    time.Duration
+	sought    time.Time     // when one that the learner held, be it this one, last waited or was turned away before it went
 	left      time.Duration // until its context's deadline; 0: it has none
 	level     int           // unanswered requests of the partition when it went, itself included
 	paced     bool          // it took of what the partition spreads over a window …

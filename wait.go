@@ -113,9 +113,10 @@ func (p *partition) isFull(waiting int) bool {
 }
 
 // turnedAway is the error for a request that is refused as it comes. It is as if it had not
-// come: others are not to be slowed down for it, however often it comes again.
+// come: others are not to be slowed down for it, however often it comes again. All that is made of it is that somebody asked.
 func (p *partition) turnedAway(now time.Time, a *ask, at time.Time, by obstacle, why Reason) error {
 	p.wantsNot(now, a)
+	p.learner.turnedAway(now, by)
 	return p.origin.refusal(at.Sub(now), by, why)
 }
 
