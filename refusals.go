@@ -148,10 +148,13 @@ func (p *partition) backOff(now time.Time, r *rejection, why finding, before tim
 	if why == foundChance {
 		return
 	}
-	if own, known := p.untilMore(now, pm, r.said, r.backoff.blind); known && !p.lastWell.IsZero() {
+	held, longer := p.heldByLedger(now, pm), backoffWait(r.backoff.blind-mostGuesses, l.MinBackoff, l.MaxBackoff)
+	if held && r.guessedTooOften() && p.closeGuessed(now, pm, now.Add(longer)) {
+		held, wait, pm.retryAt = false, longer, now.Add(longer)
+	} else if own, known := p.untilMore(now, pm, r.said, r.backoff.blind); known && !p.lastWell.IsZero() {
 		pm.retryAt = now.Add(own)
 	}
-	if r.fresh && (why == foundLimit || !p.succeededSince(before, now)) && !p.heldByLedger(now, pm) && p.pause.extend(now.Add(wait)) {
+	if r.fresh && (why == foundLimit || !p.succeededSince(before, now)) && !held && p.pause.extend(now.Add(wait)) {
 		p.pause.doubtful, p.pause.path, p.pause.began, p.pause.tried = true, pm.path, now, false
 		p.paused(now, Event{Cause: CausePause, Wait: wait, InARow: r.backoff.n})
 	}
@@ -236,6 +239,31 @@ func (p *partition) untilMore(now time.Time, pm *Permit, a *Announcement, inARow
 		}
 	}
 	return wait, known
+}
+
+// mostGuesses is how many refusals in a row that name a reset of 0 wait for no longer than a ledger guesses: one that is
+// rounded down may do so twice, and of a window that slides the next unit may not be back yet, or gone to others.
+const mostGuesses = 3
+
+// guessedTooOften reports whether a refusal is one more in a row that names a reset of 0, or an instant that is over. An
+// origin whose clock is behind does so for as long as that is, and its window is taken to be as much shorter than it
+// is: each instant at which a ledger expects that there is more is too early, and the next is hardly later.
+func (r *rejection) guessedTooOften() bool {
+	return r.backoff.blind > mostGuesses && slices.ContainsFunc(r.said.Limits, func(l ServiceLimit) bool {
+		return l.Remaining == 0 && l.Reset == 0
+	})
+}
+
+// closeGuessed has the announced policies that hold those after pm's request hold them until an instant at least, and
+// reports whether there are any such whose ledgers guess by a window. Where none is known each guess is longer by itself.
+func (p *partition) closeGuessed(now time.Time, pm *Permit, until time.Time) (any bool) {
+	for i := range pm.charges {
+		if s := pm.charges[i].slot; s.source == SourceAnnounced && s.terms.Window > 0 && now.Before(s.ledger.closed) {
+			s.ledger.closed = latest(s.ledger.closed, until)
+			p.news, any = true, true
+		}
+	}
+	return any
 }
 
 // only reports whether no other budgets are known than those of a lane: what it is

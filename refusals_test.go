@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -305,6 +306,57 @@ func TestRefusedRequestWaitsWhateverItCosts(t *testing.T) {
 					t.Errorf("tried again after %v", d)
 				}
 			})
+		})
+	}
+}
+
+// An origin whose clock is three minutes behind, and that does not say what it shows, has its refusals name a reset that is over
+// for as long: a few of them are answered by when its window seems to have more, and then each waits longer than the one before. It was
+// asked again every 1.3 s, and refused one request for each seven that it accepted.
+func TestResetsThatStayOverAreBackedOffFrom(t *testing.T) {
+	const quota, length, behind, windows = 300, 5 * time.Minute, 3 * time.Minute, 24
+	for _, goroutines := range []int{1, 16} {
+		synctest.Test(t, func(t *testing.T) {
+			var mu sync.Mutex
+			var begun time.Time
+			var used, accepted, refused, paused int
+			base := baseFunc(func(*http.Request) (*http.Response, error) {
+				time.Sleep(100 * time.Millisecond)
+				mu.Lock()
+				if now := time.Now(); now.Sub(begun) >= length {
+					begun, used = now, 0
+				}
+				status := http.StatusOK
+				if used == quota {
+					status = http.StatusTooManyRequests
+					refused++
+				} else {
+					used++
+					accepted++
+				}
+				resp := answer(status, "X-RateLimit-Limit", strconv.Itoa(quota), "X-RateLimit-Remaining", strconv.Itoa(quota-used),
+					"X-RateLimit-Reset", strconv.FormatInt(begun.Add(length-behind).Unix()+1, 10))
+				mu.Unlock()
+				time.Sleep(100 * time.Millisecond)
+				return resp, nil
+			})
+			r := listening(t, heed.Limits{}, func(e heed.Event) {
+				if e.Kind == heed.EventPaused && e.Cause == heed.CausePause {
+					mu.Lock()
+					paused++
+					mu.Unlock()
+				}
+			})
+			tr := &heed.Transport{Base: base, Registry: r}
+			end := time.Now().Add(windows * length)
+			busy := asking(goroutines, end, func(int) (*http.Response, error) { return tr.Client().Get("https://origin.test/") })
+			time.Sleep(time.Until(end))
+			r.Close()
+			busy.Wait()
+			t.Logf("%d at a time: %d accepted, %d refused, %d pauses", goroutines, accepted, refused, paused)
+			if accepted < windows*quota*80/100 || refused > 9*windows || paused < 2*windows {
+				t.Errorf("%d at a time: %d accepted of %d, %d refused, %d pauses", goroutines, accepted, windows*quota, refused, paused)
+			}
 		})
 	}
 }
