@@ -212,3 +212,32 @@ func TestLimitMetByThoseWhoAskNowAndThenIsNoOutage(t *testing.T) {
 		}
 	})
 }
+
+// Nor is an outage taken for a limit where each path is asked for but once: that those it refused are accepted when they are tried
+// again, once it is over, tells nothing of one.
+func TestOutagesTellNothingOfALimitToWhoAsksForEachPathOnce(t *testing.T) {
+	manyRequests(t)
+	const outages, apart, settles, after = 4, 10 * time.Minute, 6 * time.Minute, 5 * time.Minute
+	for _, lasts := range []time.Duration{3 * time.Second, 30 * time.Second, 2 * time.Minute, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			o := heedtest.NewOrigin(heedtest.Config{Dialect: heedtest.Silent, Latency: heedtest.HeavyTail(200*time.Millisecond, 0.1, time.Second, 1)})
+			tr := quiet(t, o, heed.Limits{})
+			busy := eachOnce(tr, 8, time.Now().Add(outages*(apart+outages*time.Minute+lasts)+settles+after))
+			for i := range outages {
+				time.Sleep(apart + time.Duration(i)*time.Minute) // not after as many requests each time, which a limit would be
+				o.Outage(time.Now().Add(lasts), 503, 0)
+				time.Sleep(lasts)
+			}
+			time.Sleep(settles)
+			o.ResetTally()
+			time.Sleep(after)
+			share := float64(o.Tally().Accepted) / (8 * 5 * after.Seconds())
+			tr.Registry.Close()
+			busy.Wait()
+			t.Logf("%v: %.3f", lasts, share)
+			if share < 0.95 {
+				t.Errorf("%.3f of what is let through was used after outages of %v, at least 0.95 wanted", share, lasts)
+			}
+		})
+	}
+}

@@ -2,6 +2,7 @@ package heed_test
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -1021,6 +1022,91 @@ func TestSlowLearnedRateIsLeftInHours(t *testing.T) {
 			t.Logf("%d refused in two hours of one in six minutes; %d accepted in the seventh hour after", refused, last)
 			if refused > 24 || last < 20000 {
 				t.Errorf("%d refused in two hours of one in six minutes; %d accepted in the seventh hour after", refused, last)
+			}
+		})
+	}
+}
+
+// eachOnce has goroutines ask for one path after the other, none twice, as crawlers do, until the registry is closed.
+func eachOnce(tr *heed.Transport, goroutines int, end time.Time) *sync.WaitGroup {
+	var n atomic.Int64
+	return asking(goroutines, end, func(int) (*http.Response, error) {
+		return tr.RoundTrip(request(fmt.Sprint(example, "/story-", n.Add(1))))
+	})
+}
+
+// A limit that refuses with a 503, as nginx's does, is kept to by who asks for each path but once as well: that none was accepted
+// before does not make it an origin whose paths are sick, for they are accepted when they are tried again.
+func TestHiddenLimitThatRefusesWith503IsLearnedByWhoAsksForEachPathOnce(t *testing.T) {
+	const settles, length = 20 * time.Minute, time.Hour
+	for name, c := range map[string]struct {
+		algorithm heedtest.Algorithm
+		policy    heedtest.Policy
+		after     time.Duration // named by each refusal; 0: none
+		least     float64       // the share used of what is let through
+	}{
+		"a bucket":                       {heedtest.TokenBucket, heedtest.Policy{Quota: 10, Window: 2 * time.Second}, 0, 0.95},
+		"a bucket that names 5 s":        {heedtest.TokenBucket, heedtest.Policy{Quota: 10, Window: 2 * time.Second}, 5 * time.Second, 0.75},
+		"a bucket that names a minute":   {heedtest.TokenBucket, heedtest.Policy{Quota: 10, Window: 2 * time.Second}, time.Minute, 0.75},
+		"a window":                       {heedtest.FixedWindowByClock, heedtest.Policy{Quota: 60, Window: time.Minute}, 0, 0.8},
+		"a window, and one that is long": {heedtest.FixedWindow, heedtest.Policy{Quota: 300, Window: 5 * time.Minute}, 0, 0.9},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := heedtest.NewOrigin(heedtest.Config{Algorithm: c.algorithm, Policies: []heedtest.Policy{c.policy}, Dialect: heedtest.Silent, Status: 503,
+					Latency: heedtest.HeavyTail(200*time.Millisecond, 0.1, time.Second, 1)})
+				tr := quiet(t, baseFunc(func(req *http.Request) (*http.Response, error) {
+					resp, err := o.RoundTrip(req)
+					if err == nil && resp.StatusCode == 503 && c.after > 0 {
+						resp.Header.Set("Retry-After", fmt.Sprint(int(c.after.Seconds())))
+					}
+					return resp, err
+				}), heed.Limits{})
+				busy := eachOnce(tr, 8, time.Now().Add(settles+length))
+				time.Sleep(settles)
+				o.ResetTally()
+				time.Sleep(length)
+				tally := o.Tally()
+				tr.Registry.Close()
+				busy.Wait()
+				all := float64(c.policy.Quota) * length.Seconds() / c.policy.Window.Seconds()
+				t.Logf("%.3f used, %.1f refused per 1000", float64(tally.Accepted)/all, 1000*float64(tally.Refused)/float64(tally.Accepted))
+				if float64(tally.Accepted) < c.least*all || tally.Refused > tally.Accepted/25 {
+					t.Errorf("%d accepted of %.0f, %d refused", tally.Accepted, all, tally.Refused)
+				}
+			})
+		})
+	}
+}
+
+// What paths that got over a 503 show of an origin is outweighed by those that stay refused while others are accepted: those are
+// sick, and nothing is learned of the next one.
+func TestPathsThatStayRefusedWith503TeachNoLimit(t *testing.T) {
+	for again, want := range map[int]bool{0: true, 2: false} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRegistry(t, heed.Config{})
+			meet(t, r, example)
+			ask := func(path string, status int) {
+				pm := acquire(t, r, request(example+path))
+				pm.Observe(answer(status))
+				pm.Release()
+				time.Sleep(time.Second)
+			}
+			for _, path := range []string{"/1", "/2", "/3", "/sick"} {
+				ask(path, 503)
+				ask("/", 200)
+			}
+			for _, path := range []string{"/1", "/2", "/3"} {
+				ask(path, 200)
+			}
+			for range again {
+				ask("/sick", 503)
+				ask("/", 200)
+			}
+			ask("/new", 503)
+			ask("/", 200)
+			if got := len(learned(r.Snapshot()[0])) > 0; got != want {
+				t.Errorf("a limit is learned after a path was refused %d times more: %v, want %v", again, got, want)
 			}
 		})
 	}

@@ -43,6 +43,7 @@ type learner struct {
 
 	healthy paths
 	sick    paths
+	out     *outPaths // from the first 503 on a path that was not accepted lately, which most never have
 }
 
 const (
@@ -61,6 +62,7 @@ func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 	}
 	l.healthy.add(pm.path)
 	l.sick.remove(pm.path)
+	l.out.accepted(pm.path, pm.start)
 	if l.blocked {
 		l.turns.latest.accepted(pm.start)
 		if pm.doubted || pm.start.After(l.began) {
@@ -182,7 +184,8 @@ func (l *learner) beginAnew(at time.Time) {
 
 // suspects reports whether a refusal that no announced policy explains may
 // tell of a limit: the same path was accepted lately, or it is a 429 on a
-// path that is not known to be refused while others are not.
+// path that is not known to be refused while others are not, or a 503 as those
+// were that other paths got over.
 func (p *partition) suspects(now time.Time, pm *Permit, status int) bool {
 	l := &p.learner
 	switch {
@@ -190,7 +193,12 @@ func (p *partition) suspects(now time.Time, pm *Permit, status int) bool {
 		return false // an outage that goes on tells nothing of a rate
 	case l.healthy.has(pm.path):
 		return true
-	case status >= 500, l.sick.has(pm.path):
+	case status >= 500:
+		if l.out == nil {
+			l.out = &outPaths{well: l.last}
+		}
+		return l.out.refused(now, pm.path)
+	case l.sick.has(pm.path):
 		return false
 	}
 	l.sick.add(pm.path)

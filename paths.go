@@ -1,6 +1,9 @@
 package heed
 
-import "hash/maphash"
+import (
+	"hash/maphash"
+	"time"
+)
 
 // paths remembers the hashes of a few paths.
 type paths struct {
@@ -25,15 +28,64 @@ func (ps *paths) has(path string) bool {
 	return i >= 0
 }
 
-func (ps *paths) add(path string) {
-	if h, i := ps.index(path); i < 0 {
-		ps.hashes[ps.next] = h
-		ps.next = (ps.next + 1) % len(ps.hashes)
+// add remembers a path, and returns its place.
+func (ps *paths) add(path string) int {
+	h, i := ps.index(path)
+	if i < 0 {
+		i = ps.next
+		ps.hashes[i] = h
+		ps.next = (i + 1) % len(ps.hashes)
+	}
+	return i
+}
+
+// remove forgets a path, and reports whether it was remembered.
+func (ps *paths) remove(path string) bool {
+	_, i := ps.index(path)
+	if i >= 0 {
+		ps.hashes[i] = 0
+	}
+	return i >= 0
+}
+
+// outPaths tells what a 503 is worth on a path that was not accepted lately, as who asks for each path but once gets
+// them: it may be the path that is out of order, or a limit. A path that is accepted when it is asked for again was not
+// sick; one that is refused again is, if others were accepted that went meanwhile. Where more got over it of late than did
+// not, time and again, the next 503 may tell of a limit as well. Whether it came by chance, or in an outage, is told then
+// as on a path that is known to be well. A time in which nothing was accepted counts for one path, however many were refused
+// in it, for outages end as well; and for none after so many that hardly any limit lets them through in a row.
+type outPaths struct {
+	paths
+	at   [len(paths{}.hashes)]time.Time // when each was refused last …
+	last time.Time                      // … and any of them
+	well time.Time                      // when the latest request was sent that was accepted …
+	open int                            // … and so many were, since nothing was for a while
+	over int                            // got over it, less those that did not: of late, so no more than are remembered
+}
+
+// accepted takes in that a request for path was accepted, sent at start.
+func (o *outPaths) accepted(path string, start time.Time) {
+	if o == nil {
+		return
+	}
+	shut, open := o.last.After(o.well) && start.Sub(o.well) >= idleGap, o.open
+	o.well = latest(o.well, start)
+	o.open++
+	if o.remove(path) && !(shut && open > largeBurst) {
+		o.over = min(o.over+1, len(o.at))
+	}
+	if shut {
+		o.paths, o.open = paths{}, 0
 	}
 }
 
-func (ps *paths) remove(path string) {
-	if _, i := ps.index(path); i >= 0 {
-		ps.hashes[i] = 0
+// refused takes in that path was refused with a 503, and reports whether that may tell of a limit.
+func (o *outPaths) refused(now time.Time, path string) bool {
+	again := o.has(path)
+	i := o.add(path)
+	if again && o.well.After(o.at[i]) {
+		o.over = max(o.over-1, 0)
 	}
+	o.at[i], o.last = now, now
+	return !again && o.over > timeAndAgain
 }
