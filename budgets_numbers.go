@@ -362,12 +362,15 @@ func (p *partition) together(t *quotaTold, route []byte, w *watched) {
 // countTogether has each announced policy hold all requests again: of those of a name the one of a budget goes on.
 func (o *origin) countTogether(now time.Time, bucket, name string) {
 	o.apart, o.routes, o.silence.shown = false, nil, false
-	for i := range o.known {
-		if o.known[i].bucket == bucket {
-			o.known[i].bucket = ""
+	before := o.known
+	o.known = nil
+	for _, goesOn := range []bool{false, true} { // of the same name, the one that goes on is known last
+		for _, k := range before {
+			if on := k.bucket == bucket; on == goesOn && (on || k.bucket == "" || k.bucket == otherRoutes) {
+				o.know(knownPolicy{Policy: k.Policy})
+			}
 		}
 	}
-	o.known = slices.DeleteFunc(o.known, func(k knownPolicy) bool { return k.bucket != "" })
 	o.sort(now)
 	for _, q := range o.partitions {
 		q.rejoin(now, bucket, name)

@@ -18,7 +18,7 @@ func (p *partition) hear(now, came time.Time, pm *Permit, status int, a *Announc
 	}
 	told, l := false, (*lane)(nil)
 	if !o.limits.IgnoreHeaders {
-		a, told, l = p.hearAnnounced(now, pm, a, first)
+		a, told, l = p.hearAnnounced(now, pm, status, a, first)
 	}
 	if first {
 		p.hearSilence(now, pm, a, pm.settle(now, status, a))
@@ -144,11 +144,11 @@ func (p *partition) bounded(l *lane) bool {
 // hearAnnounced takes in what an announcement says of limits. It returns the
 // announcement as it is understood, whether a remaining count was in it, and the lane
 // of the budgets it names. first: it is the answer to pm's request.
-func (p *partition) hearAnnounced(now time.Time, pm *Permit, a *Announcement, first bool) (_ *Announcement, told bool, l *lane) {
+func (p *partition) hearAnnounced(now time.Time, pm *Permit, status int, a *Announcement, first bool) (_ *Announcement, told bool, l *lane) {
 	if a.Refused {
-		p.doubtSilence(now, pm, a)
+		p.doubtSilence(now, pm, status, a)
 	}
-	a = p.tellApart(now, pm, p.origin.byHabit(p.byNumbers(now, pm, a, first)))
+	a = p.tellApart(now, pm, p.byNumbers(now, pm, a, first))
 	if !a.Date.IsZero() {
 		p.origin.clock.hear(now, pm.start, a.Date)
 	}
@@ -158,6 +158,7 @@ func (p *partition) hearAnnounced(now time.Time, pm *Permit, a *Announcement, fi
 	if first {
 		p.hearNames(now, pm, a)
 	}
+	a = p.origin.byHabit(a)
 	buckets := p.hearPolicies(now, pm, a)
 	if a.Refused {
 		a = p.asNothing(now, pm, a)

@@ -43,7 +43,7 @@ func (byRetry) seat(w *waiter) *int      { return &w.seat }
 
 // A queue holds the requests that wait in one partition: first come first
 // served within a priority. A retry keeps the number of its first attempt,
-// and so its place.
+// and so its place, save that where nothing was accepted lately others are tried first.
 type queue struct{ lines [3]line } // by falling priority
 
 func (q *queue) line(p Priority) *line { return &q.lines[PriorityHigh-p] }

@@ -148,8 +148,8 @@ func (p *partition) backOff(now time.Time, r *rejection, why finding, before tim
 	if why == foundChance {
 		return
 	}
-	held, longer := p.heldByLedger(now, pm), backoffWait(r.backoff.blind-mostGuesses, l.MinBackoff, l.MaxBackoff)
-	if held && r.guessedTooOften() && p.closeGuessed(now, pm, now.Add(longer)) {
+	held := p.heldByLedger(now, pm)
+	if longer, too := r.guessedTooOften(l); held && too && p.closeGuessed(now, pm, now.Add(longer)) {
 		held, wait, pm.retryAt = false, longer, now.Add(longer)
 	} else if own, known := p.untilMore(now, pm, r.said, r.backoff.blind); known && !p.lastWell.IsZero() {
 		pm.retryAt = now.Add(own)
@@ -245,13 +245,18 @@ func (p *partition) untilMore(now time.Time, pm *Permit, a *Announcement, inARow
 // rounded down may do so twice, and of a window that slides the next unit may not be back yet, or gone to others.
 const mostGuesses = 3
 
-// guessedTooOften reports whether a refusal is one more in a row that names a reset of 0, or an instant that is over. An
+// guessedTooOften reports whether a refusal begins one more event in a row that names a reset of 0, or an instant that is over, and
+// for how long to wait then. An
 // origin whose clock is behind does so for as long as that is, and its window is taken to be as much shorter than it
 // is: each instant at which a ledger expects that there is more is too early, and the next is hardly later.
-func (r *rejection) guessedTooOften() bool {
-	return r.backoff.blind > mostGuesses && slices.ContainsFunc(r.said.Limits, func(l ServiceLimit) bool {
+func (r *rejection) guessedTooOften(l *Limits) (wait time.Duration, too bool) {
+	too = r.fresh && r.backoff.blind > mostGuesses && slices.ContainsFunc(r.said.Limits, func(l ServiceLimit) bool {
 		return l.Remaining == 0 && l.Reset == 0
 	})
+	if too {
+		wait = backoffWait(r.backoff.blind-mostGuesses, l.MinBackoff, l.MaxBackoff)
+	}
+	return wait, too
 }
 
 // closeGuessed has the announced policies that hold those after pm's request hold them until an instant at least, and

@@ -1,6 +1,7 @@
 package heed
 
 import (
+	"net/http"
 	"slices"
 	"time"
 )
@@ -18,20 +19,18 @@ import (
 type silence struct {
 	shown  bool            // the announced policies are a budget of the routes that announce them
 	failed int             // so often that turned out to be wrong
-	loud   map[string]bool // routes whose answers announce them, every one since the first
+	loud   map[string]bool // routes whose latest answers announced them
 	of     *slot           // the policy that is counted here, …
 	ends   time.Time       // … when its window ends, as was told last …
 	own    usage           // … what these routes used of it …
 	others usage           // … and what the others did, if it counts them
-	less   int             // answers that say that it does not …
-	silent int             // … and those of other routes since the latest that announced it
+	less   int             // answers in a row that say that it does not
 }
 
 const (
 	mostLoud   = 64 // routes
 	mostSilent = 5  // times that it takes twice as many answers
-	saidLess   = 4  // answers that are enough …
-	allSilent  = 64 // … or so many of other routes, where those that announce it are asked for rarely
+	saidLess   = 4  // answers that are enough
 )
 
 // general reports whether a policy was announced for no budget in particular.
@@ -44,7 +43,7 @@ func (s *slot) general() bool {
 func (p *partition) hearSilence(now time.Time, pm *Permit, a *Announcement, silent bool) {
 	o := p.origin
 	q := &o.silence
-	if q.shown || o.named || o.majors != nil || p.shared != nil || a.Refused || a.Cached {
+	if q.shown || o.named || o.majors != nil || p.shared != nil || a.Refused || a.Cached || len(a.PerRoute) > 0 {
 		return
 	}
 	s, left := p.toldOf(a)
@@ -56,10 +55,9 @@ func (p *partition) hearSilence(now time.Time, pm *Permit, a *Announcement, sile
 	switch known := q.loud[string(route)]; {
 	case silent && known: // not by its route
 		delete(q.loud, string(route))
-		q.less, q.silent = 0, 0
-	case silent && len(q.loud) > 0:
+		q.less = 0
+	case silent && len(q.loud) > 0 && pm.pays(q.of):
 		q.others.add(now, pm.start, &q.of.terms)
-		q.silent++
 	case silent:
 	case known:
 		q.hear(now, pm, s, left)
@@ -73,7 +71,7 @@ func (p *partition) hearSilence(now time.Time, pm *Permit, a *Announcement, sile
 		q.less = 0
 		q.hear(now, pm, s, left)
 	}
-	if q.less >= saidLess<<q.failed || q.silent >= allSilent<<q.failed {
+	if q.less >= saidLess<<q.failed && !p.hasOtherBudgets() {
 		p.showSilence(now)
 	}
 }
@@ -91,7 +89,7 @@ func (q *silence) hear(now time.Time, pm *Permit, s *slot, left int64) {
 		q.of, q.ends, q.own, q.others = s, time.Time{}, usage{}, usage{}
 	}
 	pol, used, ended := &s.terms, s.policy.Quota-left, q.ends
-	q.ends, q.silent = s.ledger.until(), 0
+	q.ends = s.ledger.until()
 	if pol.Window <= 0 || pol.Quota <= 0 {
 		return
 	}
@@ -117,16 +115,24 @@ func (q *silence) hear(now time.Time, pm *Permit, s *slot, left int64) {
 	}
 }
 
-// toldOf returns the slot of the first policy of which an announcement says what is left, and names no budget of, and how much
-// that is; nil: there is none.
+// hasOtherBudgets reports whether some announced policies are of budgets that are told by more than numbers.
+func (p *partition) hasOtherBudgets() bool {
+	return !p.origin.apart && slices.ContainsFunc(p.slots, func(s *slot) bool { return s.source == SourceAnnounced && !s.general() })
+}
+
+// toldOf returns the slot of the first policy of requests of which an announcement says what is left, and names no budget of, and how
+// much that is; nil: there is none.
 func (p *partition) toldOf(a *Announcement) (_ *slot, left int64) {
+	if a.Bucket != "" && a.Bucket != otherRoutes {
+		return nil, 0
+	}
 	for i := range a.Limits {
 		l := &a.Limits[i]
 		s := p.slotIn("", l.Policy, l.PartitionKey)
 		if s == nil {
 			s = p.slotIn(otherRoutes, l.Policy, l.PartitionKey)
 		}
-		if s != nil && l.Remaining >= 0 {
+		if s != nil && l.Remaining >= 0 && sameUnit(s.policy.Unit, UnitRequests) {
 			return s, l.Remaining
 		}
 	}
@@ -157,11 +163,14 @@ func (o *origin) byHabit(a *Announcement) *Announcement {
 	return &b
 }
 
-// doubtSilence takes in that pm's request was refused. Where that is for the budget of the routes that announce it, in which
-// it was not counted, all routes are.
-func (p *partition) doubtSilence(now time.Time, pm *Permit, a *Announcement) {
+// doubtSilence takes in that pm's request, which is known not to be counted in the budget of the routes that announce it, was
+// refused. Where that is for this budget, all routes are counted.
+func (p *partition) doubtSilence(now time.Time, pm *Permit, status int, a *Announcement) {
 	o := p.origin
-	if !o.silence.shown || slices.ContainsFunc(pm.charges, func(c charge) bool { return c.slot.bucketName == otherRoutes }) {
+	if !o.silence.shown || o.named || status == http.StatusServiceUnavailable && len(a.Limits) == 0 {
+		return
+	}
+	if key, known := o.routes.lookUp(pm.method, pm.path); !known || key != "" {
 		return
 	}
 	if slices.ContainsFunc(p.slots, func(s *slot) bool { return s.bucketName == otherRoutes && s.refuses(now, a) }) {

@@ -321,6 +321,7 @@ func (t *throughput) waited() float64 {
 // on, by so many doublings in a cycle, where that may have been too long.
 func (t *throughput) measured(n int64, d time.Duration, climb float64) {
 	t.low, t.cycle, t.window, t.climb, t.doubt, t.kept, t.tried = rateOf(n, d), max(n, 2), d, climb, 0, keptUp{}, 0
+	t.hurried, t.hasty = false, 0
 }
 
 // reopened says that the limit lets through again after it was closed for so
@@ -403,7 +404,7 @@ func (t *throughput) round(least int64) float64 {
 	if t.window == 0 {
 		n = min(n, max(60*t.low, 1))
 	}
-	if t.hurried { // or of two minutes, where it would take long to see
+	if t.hurried { // of a long window, as many as go in two minutes, for else it would take hours
 		n = min(n, max(120*t.low, 2))
 	}
 	return n

@@ -26,7 +26,7 @@ func (p *partition) wakeHead(now time.Time) bool {
 			return
 		}
 		heads = append(heads, c)
-		if head := q.head(); c.chance > 0 && head != c.waiter { // what holds that one need not hold the first in line
+		if head := q.head(); head != c.waiter && !p.doubts(now) { // what holds that one need not hold the first in line
 			heads = append(heads, candidate{waiter: head})
 		}
 	})
