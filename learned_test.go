@@ -1005,20 +1005,13 @@ func TestSlowLearnedRateIsLeftInHours(t *testing.T) {
 			}}, heed.Limits{})
 			defer tr.Registry.Close()
 			c := tr.Client()
-			var busy sync.WaitGroup
-			for range 4 {
-				busy.Go(func() {
-					for time.Since(began) < plays {
-						resp, err := c.Get(example + "/x")
-						if err != nil {
-							t.Error(err)
-							return
-						}
-						resp.Body.Close()
-					}
-				})
-			}
-			busy.Wait()
+			asking(4, began.Add(plays), func(int) (*http.Response, error) {
+				resp, err := c.Get(example + "/x")
+				if err != nil {
+					t.Error(err)
+				}
+				return resp, err
+			}).Wait()
 			t.Logf("%d refused in two hours of one in six minutes; %d accepted in the seventh hour after", refused, last)
 			if refused > 24 || last < 20000 {
 				t.Errorf("%d refused in two hours of one in six minutes; %d accepted in the seventh hour after", refused, last)

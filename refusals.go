@@ -245,13 +245,13 @@ func (p *partition) untilMore(now time.Time, pm *Permit, a *Announcement, inARow
 // rounded down may do so twice, and of a window that slides the next unit may not be back yet, or gone to others.
 const mostGuesses = 3
 
-// guessedTooOften reports whether a refusal begins one more event in a row that names a reset of 0, or an instant that is over, and
-// for how long to wait then. An
-// origin whose clock is behind does so for as long as that is, and its window is taken to be as much shorter than it
-// is: each instant at which a ledger expects that there is more is too early, and the next is hardly later.
+// guessedTooOften reports whether a refusal begins one more event in a row that names a reset of 0, or an instant that is
+// over, and for how long to wait then. An origin whose clock is behind does so for as long as that is, and its window is
+// taken to be as much shorter than it is: each instant at which a ledger expects that there is more is too early, and the
+// next is hardly later.
 func (r *rejection) guessedTooOften(l *Limits) (wait time.Duration, too bool) {
-	too = r.fresh && r.backoff.blind > mostGuesses && slices.ContainsFunc(r.said.Limits, func(l ServiceLimit) bool {
-		return l.Remaining == 0 && l.Reset == 0
+	too = r.fresh && r.backoff.blind > mostGuesses && slices.ContainsFunc(r.said.Limits, func(s ServiceLimit) bool {
+		return s.Remaining == 0 && s.Reset == 0
 	})
 	if too {
 		wait = backoffWait(r.backoff.blind-mostGuesses, l.MinBackoff, l.MaxBackoff)

@@ -4,7 +4,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strconv"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,23 +38,18 @@ func (o *someRoutes) play(t *testing.T, seed uint64) (budgets []string) {
 		}}
 		tr := quiet(t, l, heed.Limits{})
 		c := tr.Client()
-		var busy sync.WaitGroup
-		for i := range o.routes {
-			busy.Go(func() {
-				for time.Since(began) < o.lasts {
-					resp, err := c.Get(example + "/" + string(rune('a'+i)) + "x")
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					resp.Body.Close()
-					if o.inTurn {
-						i = (i + 1) % o.routes
-					}
-				}
-			})
-		}
-		busy.Wait()
+		turns := make([]int, o.routes)
+		asking(o.routes, began.Add(o.lasts), func(i int) (*http.Response, error) {
+			route := (i + turns[i]) % o.routes
+			if o.inTurn {
+				turns[i]++
+			}
+			resp, err := c.Get(example + "/" + string(rune('a'+route)) + "x")
+			if err != nil {
+				t.Error(err)
+			}
+			return resp, err
+		}).Wait()
 		for _, p := range tr.Registry.Snapshot()[0].Partitions {
 			for _, pol := range p.Policies {
 				budgets = append(budgets, pol.Bucket)
