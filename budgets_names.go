@@ -79,7 +79,7 @@ func (t *routes) mention(bucket string) bool {
 // nameBudgets makes the policies that answers have stated by name the budgets
 // of the routes that they were stated for. heard is the partition that heard of them.
 func (o *origin) nameBudgets(now time.Time, heard *partition) {
-	if o.silence.shown {
+	if o.announcers.shown {
 		o.countTogether(now, otherRoutes, "")
 	}
 	o.named = true

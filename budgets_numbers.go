@@ -361,7 +361,7 @@ func (p *partition) together(t *quotaTold, route []byte, w *watched) {
 
 // countTogether has each announced policy hold all requests again: of those of a name the one of a budget goes on.
 func (o *origin) countTogether(now time.Time, bucket, name string) {
-	o.apart, o.routes, o.silence.shown = false, nil, false
+	o.apart, o.routes, o.announcers.shown = false, nil, false
 	before := o.known
 	o.known = nil
 	for _, goesOn := range []bool{false, true} { // of the same name, the one that goes on is known last

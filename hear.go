@@ -21,7 +21,7 @@ func (p *partition) hear(now, came time.Time, pm *Permit, status int, a *Announc
 		a, told, l = p.hearAnnounced(now, pm, status, a, first)
 	}
 	if first {
-		p.hearSilence(now, pm, a, pm.settle(now, status, a))
+		p.hearAnnouncer(now, pm, a, pm.settle(now, status, a))
 		p.fade(now)
 	}
 	if a.Reduced {
@@ -146,7 +146,7 @@ func (p *partition) bounded(l *lane) bool {
 // of the budgets it names. first: it is the answer to pm's request.
 func (p *partition) hearAnnounced(now time.Time, pm *Permit, status int, a *Announcement, first bool) (_ *Announcement, told bool, l *lane) {
 	if a.Refused {
-		p.doubtSilence(now, pm, status, a)
+		p.doubtAnnouncers(now, pm, status, a)
 	}
 	a = p.tellApart(now, pm, p.byNumbers(now, pm, a, first))
 	if !a.Date.IsZero() {

@@ -53,7 +53,7 @@ func (p *partition) laneOf(now time.Time, a *ask) *lane {
 		return p.lane(now, a.budgets)
 	}
 	key, known := t.lookUp(a.method(), a.path)
-	if rest := p.origin.apart && !p.origin.silence.shown && key == "" && slices.ContainsFunc(p.slots, func(s *slot) bool { return s.bucketName == otherRoutes }); rest {
+	if rest := p.origin.apart && !p.origin.announcers.shown && key == "" && slices.ContainsFunc(p.slots, func(s *slot) bool { return s.bucketName == otherRoutes }); rest {
 		key, known = otherRoutes, true
 	} else if !known {
 		key = routeOf(a.method(), a.path)

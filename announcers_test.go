@@ -11,8 +11,8 @@ import (
 	"github.com/heedhttp/heed"
 )
 
-// someRoutes is an origin of which as many goroutines ask for each of its routes, /ax, /bx and so on, all the time.
-type someRoutes struct {
+// otherRoutes is an origin of which as many goroutines ask for each of its routes, /ax, /bx and so on, all the time.
+type otherRoutes struct {
 	routes   int
 	inTurn   bool // each goroutine asks for one after the other instead
 	lasts    time.Duration
@@ -22,7 +22,7 @@ type someRoutes struct {
 }
 
 // play has them ask, and returns what budgets the announced policies are of in the end.
-func (o *someRoutes) play(t *testing.T, seed uint64) (budgets []string) {
+func (o *otherRoutes) play(t *testing.T, seed uint64) (budgets []string) {
 	t.Helper()
 	o.accepted = make([]int, o.routes)
 	synctest.Test(t, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestLimiterOfSomeRoutesHoldsNoOther(t *testing.T) {
 	for _, quota := range []int{10, 50} {
 		for _, others := range []int{1, 5} {
 			w := window{quota: quota, length: 30 * time.Second}
-			o := &someRoutes{routes: 1 + others, lasts: 15 * time.Minute, accepts: func(route int, _ time.Duration, now time.Time, h http.Header) bool {
+			o := &otherRoutes{routes: 1 + others, lasts: 15 * time.Minute, accepts: func(route int, _ time.Duration, now time.Time, h http.Header) bool {
 				if route > 0 {
 					return true
 				}
@@ -95,7 +95,7 @@ func TestLimitOnAllRoutesIsKeptToThoughOnlySomeAnnounceIt(t *testing.T) {
 	manyRequests(t)
 	for _, inTurn := range []bool{false, true} {
 		w := window{quota: 50, length: 5 * time.Second}
-		o := &someRoutes{routes: 4, inTurn: inTurn, lasts: 10 * time.Minute, accepts: func(route int, _ time.Duration, now time.Time, h http.Header) bool {
+		o := &otherRoutes{routes: 4, inTurn: inTurn, lasts: 10 * time.Minute, accepts: func(route int, _ time.Duration, now time.Time, h http.Header) bool {
 			ok := w.take(now)
 			if route == 0 {
 				w.announcePlainly(now, h)
@@ -117,7 +117,7 @@ func TestLimitOnAllRoutesIsKeptToThoughOnlySomeAnnounceIt(t *testing.T) {
 func TestRoutesThatAreCountedAfterAllAreHeldAgain(t *testing.T) {
 	manyRequests(t)
 	w := window{quota: 50, length: 5 * time.Second}
-	o := &someRoutes{routes: 4, lasts: 20 * time.Minute, accepts: func(route int, since time.Duration, now time.Time, h http.Header) bool {
+	o := &otherRoutes{routes: 4, lasts: 20 * time.Minute, accepts: func(route int, since time.Duration, now time.Time, h http.Header) bool {
 		if all := since > 5*time.Minute; route > 0 && !all {
 			return true
 		}

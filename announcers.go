@@ -16,10 +16,10 @@ import (
 // the route for the regularity with which a program asks, but what is left falls by all requests then.
 //
 // If a route that is not counted is refused because nothing is left of that budget, it is counted after all, as are all routes.
-type silence struct {
+type announcers struct {
 	shown  bool            // the announced policies are a budget of the routes that announce them
 	failed int             // so often that turned out to be wrong
-	loud   map[string]bool // routes whose latest answers announced them
+	routes map[string]bool // routes whose latest answers announced them
 	of     *slot           // the policy that is counted here, …
 	ends   time.Time       // … when its window ends, as was told last …
 	own    usage           // … what these routes used of it …
@@ -28,9 +28,9 @@ type silence struct {
 }
 
 const (
-	mostLoud   = 64 // routes
-	mostSilent = 5  // times that it takes twice as many answers
-	saidLess   = 4  // answers that are enough
+	mostAnnouncers = 64 // routes
+	mostWrong      = 5  // times that it takes twice as many answers
+	saidLess       = 4  // answers that are enough
 )
 
 // general reports whether a policy was announced for no budget in particular.
@@ -38,11 +38,11 @@ func (s *slot) general() bool {
 	return s.source == SourceAnnounced && (s.bucketName == "" || s.bucketName == otherRoutes)
 }
 
-// hearSilence takes in whether the answer to pm's request, which is none from elsewhere, announces what no budget is named for; silent:
-// it does not, though it could be expected to.
-func (p *partition) hearSilence(now time.Time, pm *Permit, a *Announcement, silent bool) {
+// hearAnnouncer takes in whether the answer to pm's request, which is none from elsewhere, announces what no budget is named for;
+// silent: it does not, though it could be expected to.
+func (p *partition) hearAnnouncer(now time.Time, pm *Permit, a *Announcement, silent bool) {
 	o := p.origin
-	q := &o.silence
+	q := &o.announcers
 	if q.shown || o.named || o.majors != nil || p.shared != nil || a.Refused || a.Cached || len(a.PerRoute) > 0 {
 		return
 	}
@@ -52,27 +52,27 @@ func (p *partition) hearSilence(now time.Time, pm *Permit, a *Announcement, sile
 	}
 	var buf [longestPath]byte
 	route := appendRoute(buf[:0], pm.method, pm.path)
-	switch known := q.loud[string(route)]; {
+	switch known := q.routes[string(route)]; {
 	case silent && known: // not by its route
-		delete(q.loud, string(route))
+		delete(q.routes, string(route))
 		q.less = 0
-	case silent && len(q.loud) > 0 && pm.pays(q.of):
+	case silent && len(q.routes) > 0 && pm.pays(q.of):
 		q.others.add(now, pm.start, &q.of.terms)
 	case silent:
 	case known:
 		q.hear(now, pm, s, left)
-	case len(q.loud) < mostLoud:
-		if q.loud == nil {
-			q.loud = map[string]bool{}
+	case len(q.routes) < mostAnnouncers:
+		if q.routes == nil {
+			q.routes = map[string]bool{}
 		}
-		q.loud[string(route)] = true
+		q.routes[string(route)] = true
 		fallthrough
 	default:
 		q.less = 0
 		q.hear(now, pm, s, left)
 	}
 	if q.less >= saidLess<<q.failed && !p.hasOtherBudgets() {
-		p.showSilence(now)
+		p.tellAnnouncers(now)
 	}
 }
 
@@ -84,7 +84,7 @@ func (u *usage) add(now, start time.Time, p *Policy) {
 
 // hear takes in what the answer to pm's request tells to be left of a slot. All that went since the window's beginning is used, save
 // what has come back of a bucket; without the other routes it may be less.
-func (q *silence) hear(now time.Time, pm *Permit, s *slot, left int64) {
+func (q *announcers) hear(now time.Time, pm *Permit, s *slot, left int64) {
 	if s != q.of {
 		q.of, q.ends, q.own, q.others = s, time.Time{}, usage{}, usage{}
 	}
@@ -139,12 +139,12 @@ func (p *partition) toldOf(a *Announcement) (_ *slot, left int64) {
 	return nil, 0
 }
 
-// showSilence has the announced policies hold the routes that announce them alone.
-func (p *partition) showSilence(now time.Time) {
-	o, loud := p.origin, p.origin.silence.loud
-	o.silence = silence{shown: true, failed: o.silence.failed}
+// tellAnnouncers has the announced policies hold the routes that announce them alone.
+func (p *partition) tellAnnouncers(now time.Time) {
+	o, routes := p.origin, p.origin.announcers.routes
+	o.announcers = announcers{shown: true, failed: o.announcers.failed}
 	o.countApart(now, p, func(*Policy) bool { return true })
-	for route := range loud {
+	for route := range routes {
 		if o.routes.known[route] == "" {
 			o.routes.known[route] = otherRoutes
 		}
@@ -155,7 +155,7 @@ func (p *partition) showSilence(now time.Time) {
 // byHabit returns an announcement with the budget that its answer was counted in, where that is one of the routes that
 // announce it.
 func (o *origin) byHabit(a *Announcement) *Announcement {
-	if !o.silence.shown || a.Bucket != "" || len(a.PerRoute) > 0 || len(a.Policies)+len(a.Limits) == 0 {
+	if !o.announcers.shown || a.Bucket != "" || len(a.PerRoute) > 0 || len(a.Policies)+len(a.Limits) == 0 {
 		return a
 	}
 	b := *a
@@ -163,18 +163,18 @@ func (o *origin) byHabit(a *Announcement) *Announcement {
 	return &b
 }
 
-// doubtSilence takes in that pm's request, which is known not to be counted in the budget of the routes that announce it, was
+// doubtAnnouncers takes in that pm's request, which is known not to be counted in the budget of the routes that announce it, was
 // refused. Where that is for this budget, all routes are counted.
-func (p *partition) doubtSilence(now time.Time, pm *Permit, status int, a *Announcement) {
+func (p *partition) doubtAnnouncers(now time.Time, pm *Permit, status int, a *Announcement) {
 	o := p.origin
-	if !o.silence.shown || o.named || status == http.StatusServiceUnavailable && len(a.Limits) == 0 {
+	if !o.announcers.shown || o.named || status == http.StatusServiceUnavailable && len(a.Limits) == 0 {
 		return
 	}
 	if key, known := o.routes.lookUp(pm.method, pm.path); !known || key != "" {
 		return
 	}
 	if slices.ContainsFunc(p.slots, func(s *slot) bool { return s.bucketName == otherRoutes && s.refuses(now, a) }) {
-		o.silence.failed = min(o.silence.failed+1, mostSilent)
+		o.announcers.failed = min(o.announcers.failed+1, mostWrong)
 		o.countTogether(now, otherRoutes, "")
 	}
 }
