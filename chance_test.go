@@ -606,3 +606,22 @@ func TestBackendThatIsOutOfOrderAndTakesTurnsIsNoLimit(t *testing.T) {
 		}
 	})
 }
+
+// Processes that have a hidden limit in common, and do not know of one another, find that as many are refused at a lower pace,
+// because others take what they leave. They do not go on as if refusals came by chance then.
+func TestProcessesOnOneHiddenLimitDoNotTakeItForChanceForGood(t *testing.T) {
+	manyRequests(t)
+	const minutes, runs = 120, 6
+	var refused, accepted int64
+	for run := range runs {
+		tally, _ := processes(t, heedtest.Config{
+			Algorithm: heedtest.TokenBucket, Status: []int{429, 503}[run%2], Dialect: heedtest.RetryAfterOnly,
+			Policies: []heedtest.Policy{{Quota: 60, Window: time.Minute}}, Latency: heedtest.RoundTrip(time.Duration(90+10*(run/2)) * time.Millisecond),
+		}, minutes, 0, 0, 0, 0, 0, 0)
+		accepted, refused = accepted+tally.Accepted, refused+tally.Refused
+	}
+	t.Logf("%d accepted, %d refused", accepted, refused)
+	if accepted < runs*minutes*60*95/100 || refused > accepted*4/10 {
+		t.Errorf("%d accepted of %d, %d refused", accepted, runs*minutes*60, refused)
+	}
+}

@@ -137,6 +137,9 @@ func (p *partition) count(now time.Time, pm *Permit, pressed bool) {
 	if rate, limit := l.chance.well(pm.start, &l.rate); limit {
 		l.rate.low, l.rate.cost = rate, attemptCost
 	}
+	if l.rate.modest > 0 && !l.chance.much() {
+		l.rate.noMoreModest()
+	}
 	l.rate.accepted(pm.start, pressed)
 	if l.strict != nil {
 		l.strict.accepted(now, pm.start, l.quickest, p.wasAlone(pm), pressed)

@@ -9,6 +9,12 @@ import (
 // refused before looks just like that. What tells them apart is a lower pace. Of requests that go at less than
 // was let through until then a limit refuses none, and chance as many of each hundred. So that is tried time and
 // again, at no cost where it is chance, and where it is a limit its rate is known: what was let through.
+//
+// Several processes that have a limit in common, and do not know of one another, cannot tell: what one of them leaves
+// others take, and so as many of each hundred are refused at its lower pace. If all went back to their own, most of what
+// they send would be refused, for good. So where much is refused, whoever has found that a lower pace makes no difference
+// stays well below what is let through, until that is over: together they ask for less than the limit then. Where it is
+// chance, that costs a part of what could be had meanwhile.
 type slower struct {
 	refused  int       // since …
 	from     time.Time // … this, when it was tried last or is being tried …
@@ -22,9 +28,10 @@ type slower struct {
 }
 
 const (
-	tellsApart = 4  // refusals beyond half of those that are usual, or short of that
-	tryAfter   = 64 // refusals, and twice as many each time that it was chance …
-	doublesFor = 4  // … up to so many times: for most of fewer a window may have been shut, or a bucket full
+	tellsApart = 4   // refusals beyond half of those that are usual, or short of that
+	tryAfter   = 64  // refusals, and twice as many each time that it was chance …
+	doublesFor = 4   // … up to so many times: for most of fewer a window may have been shut, or a bucket full
+	modestly   = 0.6 // of what is let through, where much is refused all the same
 )
 
 // due reports whether a lower pace is to be tried after a refusal by chance.
@@ -92,11 +99,14 @@ func (p *partition) stillByChance(now time.Time, pm *Permit) (excess bool) {
 	}
 	if s.trying() {
 		if s.refuses(pm.start) {
-			known := s.before
+			known, through := s.before, s.through
 			s.over(now)
-			if known != nil {
+			switch {
+			case c.much():
+				p.keepModest(now, through)
+			case known != nil:
 				p.goOn(now, *known)
-			} else {
+			default:
 				p.letGo(now, r.low)
 			}
 		}
@@ -113,7 +123,7 @@ func (p *partition) stillByChance(now time.Time, pm *Permit) (excess bool) {
 		c.exceeded(r)
 		return true
 	}
-	if c.share >= c.worthTrying() && s.due() {
+	if r.modest == 0 && c.share >= c.worthTrying() && s.due() {
 		p.learner.begin(now)
 		*r = throughput{low: s.begin(now, *r), cycle: shortest, cost: math.MaxInt64, total: r.total, burst: r.total + 1}
 		p.setLearnedRate(now).limiter.AllowN(now, 1)
@@ -128,6 +138,28 @@ func (c *chance) worthTrying() float64 {
 		return usually
 	}
 	return byFar * usually
+}
+
+// much reports whether so much is refused that it may be a limit's, whatever a lower pace told. Where each asks to wait that
+// is likelier: backends that fail hardly ever do.
+func (c *chance) much() bool {
+	if c.others {
+		return c.share >= 1./8
+	}
+	return c.share >= 1./4
+}
+
+// keepModest has requests go at a pace well below what was let through, as long as much is refused.
+func (p *partition) keepModest(now time.Time, through float64) {
+	l := &p.learner
+	l.begin(now)
+	l.rate = throughput{low: through, modest: modestly * through, cycle: shortest, total: l.rate.total, burst: l.rate.total + 1}
+	p.setLearnedRate(now)
+}
+
+// noMoreModest has the pace rise again, now that not much is refused any more.
+func (t *throughput) noMoreModest() {
+	t.low, t.modest, t.climb, t.cost, t.pressed = t.modest, 0, gently, heldFor*tooMany, 0
 }
 
 // letGo has the pace rise steeply from a rate on.

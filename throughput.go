@@ -58,6 +58,7 @@ type throughput struct {
 	stood   int           // times in a row that an attempt at more found the limit as it was …
 	hurried bool          // the next one is for the time that is over, before as many requests as it costs were accepted …
 	hasty   int           // … as were so many in a row that found no more
+	modest  float64       // a pace far below low that is kept to, as long as much is refused whatever the pace is; 0: it is not
 	shorter bool          // it may be far shorter: more is to be tried soon, and at a pace that rises fast
 
 	trip  float64 // seconds that a request takes
@@ -370,6 +371,8 @@ func (t *throughput) pace() float64 { return t.at(max(t.pressed, 1)) }
 // at is the pace when so many have been accepted under pressure.
 func (t *throughput) at(n int64) float64 {
 	switch {
+	case t.modest > 0:
+		return t.modest
 	case t.doubt > 0:
 		return t.searching(n)
 	case t.trial:
