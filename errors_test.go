@@ -118,7 +118,9 @@ func TestLimitErrorIsFoundInAChain(t *testing.T) {
 // The pace of a policy that the user has set, and not named, is told as the user's.
 func TestErrorOfAPaceSaysWhosePolicyItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRegistry(t, heed.Config{Default: heed.Limits{MaxWait: time.Second, Policies: []heed.Policy{{Quota: 5, Window: time.Minute}}}})
+		r := newRegistry(t, heed.Config{Default: heed.Limits{
+			MaxWait: time.Second, Policies: []heed.Policy{{Quota: 5, Window: time.Minute}}, Smoothing: heed.Smoothing{Strict: true},
+		}})
 		pm := acquire(t, r, request(example))
 		pm.Observe(answer(200))
 		pm.Release()

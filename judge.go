@@ -107,14 +107,42 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 		v.scout(now, &l.opening, p.patience())
 	}
 	if pl.n == 0 && v.goes(now) && (!a.opts.noWait || o.limits.Smoothing.always()) {
-		p.smooth(now, a.lane)
-		v.pace(now, p.pacer(), a.units())
-		if l := a.lane; l != nil {
-			v.pace(now, &l.smoother, a.units())
-		}
+		v = p.keepPace(now, a, v)
 	}
 	p.judgeShared(now, a, &v)
 	return v
+}
+
+// keepPace returns the verdict on a, the first in line, that nothing but a pace may hold, with that.
+func (p *partition) keepPace(now time.Time, a *ask, v verdict) verdict {
+	p.smooth(now, a.lane)
+	paced := v
+	paced.pace(now, p.pacer(), a.units())
+	if l := a.lane; l != nil {
+		paced.pace(now, &l.smoother, a.units())
+	}
+	if !paced.goes(now) && p.hurries(a, paced.at) {
+		return v
+	}
+	return paced
+}
+
+// hurries reports whether a is not to wait for its pace until an instant: it, or one behind it in line, would come too late
+// then, or its answer would, though there is room for it. Where requests keep coming that would gain nothing: as many go in a
+// window at their pace, and others get theirs. Nor where others were seen and less than half is left; and a pace that the user
+// asked for is kept to.
+func (p *partition) hurries(a *ask, until time.Time) bool {
+	if p.origin.limits.Smoothing.always() || p.pacer().kept || a.lane != nil && a.lane.smoother.kept {
+		return false
+	}
+	t := p.queueOf(a.lane).tally()
+	first := soonest(a.deadline, t.deadline)
+	return !first.IsZero() && !until.Add(p.patience()).Before(first)
+}
+
+// paces reports whether requests of a lane, nil for none, go at a pace.
+func (p *partition) paces(l *lane) bool {
+	return p.pacer().limiter != nil || l != nil && l.smoother.limiter != nil
 }
 
 // judgeSlot holds a as the policy of the partition's i-th slot asks. Nobody goes before first.
@@ -350,6 +378,7 @@ func (p *partition) smoothTo(now time.Time, m *smoother, l *lane, waiting *tally
 			least = tempo{pace: pace, whose: obstacle{CauseSmoother, s.policy.Name, s.source}}
 			least.interval, least.grown = s.micro(sm)
 			least.faster = s.faster(now)
+			least.kept = s.demand.lasting() > s.span(now) || s.ledger.othersSeen && 2*s.remaining(now) < s.terms.Quota
 		}
 	}
 	m.set(now, least, sm.always())

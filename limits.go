@@ -29,7 +29,9 @@ type Limits struct {
 
 // Smoothing says how requests are spread over the window of the policy that
 // binds. They are paced once demand would outrun the quota, or always where
-// Strict or a Velocity below 1 asks for that.
+// Strict or a Velocity below 1 asks for that. Where they are not, a pace gives way
+// to deadlines, as long as there is room and requests do not keep coming: none is
+// refused for it that the quota allows.
 type Smoothing struct {
 	Interval time.Duration // micro-interval within which requests may bunch; 0: 2 s; never more than a tenth of the window
 	Velocity float64       // 0.5: half the rate; 1: the quota lasts exactly as long as its window; 2: half as long; 0: 1.5

@@ -211,7 +211,7 @@ func (r *Registry) Check(req *http.Request) Decision {
 	if v.goes(now) {
 		v = p.behindKin(now, &a, v)
 	}
-	if pl.n > 0 && v.goes(now) {
+	if pl.n > 0 && v.goes(now) && !(a.opts.noWait && p.spreads()) {
 		v.await(now, CauseQueue)
 	}
 	d := Decision{Allowed: v.goes(now), Wait: v.at.Sub(now), Cause: v.cause, Policy: v.policy, Remaining: p.remaining(now, a.lane)}

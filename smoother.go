@@ -255,6 +255,7 @@ type tempo struct {
 	grown    bool          // … which is longer for what answers have shown
 	whose    obstacle      // what it holds by
 	faster   time.Time     // when there may be reason for a higher pace, though nothing happens; zero: none is known of
+	kept     bool          // it is kept to though deadlines pass
 }
 
 // A smoother spreads the requests of one partition as the policy that binds
@@ -264,12 +265,13 @@ type smoother struct {
 	most    int           // units that could go in one bunch so far
 	whose   obstacle      // what holds by its pace
 	faster  time.Time     // when that may be a higher one, though nothing happens; zero: none is known of
+	kept    bool          // it is kept to though deadlines pass
 }
 
 // set makes the smoother keep to a tempo, in bunches of at most one micro-interval's
 // worth; strict: the first of them is none. What a bunch has grown by goes at once.
 func (m *smoother) set(now time.Time, to tempo, strict bool) {
-	m.whose, m.faster = to.whose, to.faster
+	m.whose, m.faster, m.kept = to.whose, to.faster, to.kept
 	if math.IsInf(to.pace, 1) {
 		m.limiter = nil
 		return

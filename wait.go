@@ -33,7 +33,7 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 	if pl.n == 0 && v.goes(now) {
 		v = p.behindKin(now, a, v)
 	}
-	if pl.n == 0 && v.goes(now) && (o.waiting == 0 || a.opts.noWait || !o.hasCommonLimits() && !p.crowded(a)) {
+	if (pl.n == 0 || a.opts.noWait && p.spreads()) && v.goes(now) && (o.waiting == 0 || a.opts.noWait || !o.hasCommonLimits() && !p.crowded(a)) {
 		if a.wentElsewhere() {
 			p.wantsNot(now, a)
 			return nil, nil, errWentElsewhere
@@ -74,6 +74,17 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 		p.emit(Event{Kind: EventWaiting, Time: now, Cause: v.cause, Policy: v.policy, Wait: v.at.Sub(now), Total: o.waited, Attempt: a.attempt})
 	}
 	return w, nil, nil
+}
+
+// spreads reports whether nothing but a pace holds the first in each of the partition's lines: then there is room for all
+// that wait.
+func (p *partition) spreads() bool {
+	held := p.origin.limits.Smoothing.always()
+	p.queues(func(_ *lane, q *queue) {
+		head := q.head()
+		held = held || head != nil && head.held.cause != CauseSmoother
+	})
+	return !held
 }
 
 // deny is the error for a request that cannot or may not wait for what holds it,

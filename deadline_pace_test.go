@@ -1,0 +1,117 @@
+package heed_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heedhttp/heed"
+	"github.com/heedhttp/heed/heedtest"
+)
+
+// A batch that the quota has room for is answered, though its requests have less time than it takes to spread them over the
+// window.
+func TestBatchWithTimeoutsIsNotRefusedForThePace(t *testing.T) {
+	const quota, batches, timeout = 100, 8, 10 * time.Second
+	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.SlidingWindow, heedtest.TokenBucket} {
+		for _, batch := range []int{40, 80} {
+			synctest.Test(t, func(t *testing.T) {
+				o := heedtest.NewOrigin(heedtest.Config{
+					Algorithm: algorithm, Policies: []heedtest.Policy{{Quota: quota, Window: time.Minute}}, Latency: heedtest.RoundTrip(50 * time.Millisecond),
+				})
+				tr := quiet(t, o, heed.Limits{})
+				defer tr.Registry.Close()
+				client := tr.Client()
+				client.Timeout = timeout
+				var failed atomic.Int64
+				for range batches {
+					var busy sync.WaitGroup
+					for range batch {
+						busy.Go(func() {
+							if resp, err := client.Get(example); err != nil {
+								failed.Add(1)
+							} else {
+								resp.Body.Close()
+							}
+						})
+					}
+					busy.Wait()
+					time.Sleep(time.Minute)
+				}
+				if tally := o.Tally(); failed.Load() > 0 || tally.Refused > 0 {
+					t.Errorf("%s, %d at once: %d of %d failed, the origin refused %d", algorithm, batch, failed.Load(), batches*batch, tally.Refused)
+				}
+			})
+		}
+	}
+}
+
+// Those that are spread over the window make way for one with little time that comes behind them: there is room for it, too.
+// Only who asks for a pace has it kept to.
+func TestDeadlineBehindAPaceIsKeptWhereThereIsRoom(t *testing.T) {
+	for _, strict := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRegistry(t, heed.Config{Default: heed.Limits{
+				Policies: []heed.Policy{{Quota: 60, Window: time.Minute}}, Smoothing: heed.Smoothing{Strict: strict},
+			}})
+			meet(t, r, example)
+			time.Sleep(time.Hour / 2)
+			crowd, leave := context.WithCancel(t.Context())
+			for range 30 {
+				go func() {
+					if pm, err := r.Acquire(crowd, request(example)); err == nil {
+						done(pm)
+					}
+				}()
+			}
+			synctest.Wait()
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			defer cancel()
+			began := time.Now()
+			pm, err := r.Acquire(ctx, request(example))
+			switch {
+			case !strict && err != nil:
+				t.Errorf("refused after %v: %v", time.Since(began), err)
+			case strict && !errors.Is(err, heed.ErrLimited):
+				t.Errorf("err = %v, want a *LimitError", err)
+			case err == nil:
+				done(pm)
+			}
+			leave()
+			synctest.Wait()
+		})
+	}
+}
+
+// So goes one that may not wait: it takes nothing from those that wait for nothing but their pace.
+func TestOneThatMayNotWaitGoesBesideThoseThatAreSpread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{Default: heed.Limits{Policies: []heed.Policy{{Quota: 60, Window: time.Minute}}}})
+		meet(t, r, example)
+		time.Sleep(time.Hour / 2)
+		for range 30 {
+			go func() { done(acquire(t, r, request(example))) }()
+		}
+		synctest.Wait()
+		for i := range 30 { // what is left beside those
+			req := request(example).WithContext(heed.NoWait(t.Context()))
+			if d := r.Check(req); !d.Allowed {
+				t.Errorf("the %d. is not allowed: %+v", i+1, d)
+			}
+			pm, err := r.Acquire(req.Context(), req)
+			if err != nil {
+				t.Fatalf("the %d.: %v", i+1, err)
+			}
+			done(pm)
+		}
+		req := request(example).WithContext(heed.NoWait(t.Context()))
+		if _, err := r.Acquire(req.Context(), req); !errors.Is(err, heed.ErrLimited) {
+			t.Errorf("err = %v, want a *LimitError: all that is left is for those that wait", err)
+		}
+		time.Sleep(time.Minute)
+	})
+}
