@@ -58,6 +58,7 @@ const (
 	CauseScout                    // a request sent ahead has not been answered yet
 	CauseBackoff                  // this request's own wait before it is tried again
 	CauseLedger                   // a shared ledger has not granted it yet
+	CauseRedirect                 // the redirect that this request follows asks to wait
 )
 
 func (c Cause) String() string {
@@ -82,6 +83,8 @@ func (c Cause) String() string {
 		return "backoff"
 	case CauseLedger:
 		return "ledger"
+	case CauseRedirect:
+		return "redirect"
 	}
 	return "unknown"
 }
@@ -137,6 +140,8 @@ func (e *LimitError) holder() string {
 		return "the answer to a request sent ahead is awaited"
 	case CauseBackoff:
 		return "it was refused and backs off"
+	case CauseRedirect:
+		return "the redirect that led to it asks to wait"
 	case CauseLedger:
 		return "the shared quota has too little left"
 	}

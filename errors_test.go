@@ -103,7 +103,7 @@ func TestLimitErrorIsFoundInAChain(t *testing.T) {
 	if !errors.Is(err, heed.ErrLimited) || !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.Is(err, heed.ErrClosed) {
 		t.Error("errors.Is is wrong")
 	}
-	for c := heed.CauseNone; c <= heed.CauseLedger; c++ {
+	for c := heed.CauseNone; c <= heed.CauseRedirect; c++ {
 		if c.String() == "unknown" {
 			t.Errorf("cause %d has no name", int(c))
 		}

@@ -83,7 +83,7 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 	}
 	o.space(now, &v, a.opts.minInterval, pl.n+pl.elsewhere)
 	v.hold(o.kept(a), CauseInterval, "")
-	v.hold(a.notBefore, CauseBackoff, "")
+	v.hold(a.notBefore, a.ownCause(), "")
 	if gap := p.spacing(); gap > 0 {
 		v.hold(p.lastStart.Add(gap), CauseConcurrency, "")
 	}

@@ -34,9 +34,26 @@ func (r *Registry) enter(req *http.Request, a *ask) *partition {
 		o := r.originFor(req, now)
 		if p := r.lockPartition(o, key, a); p != nil {
 			a.charged = a.charged && (first == "" || first == o.name)
+			if at := followedFrom(req, a.arrived, o.limits.MaxRetryAfter); a.attempt <= 1 && at.After(a.notBefore) {
+				a.notBefore, a.follows = at, true
+			}
 			return p
 		}
 	}
+}
+
+// followedFrom is from when on a redirect may be followed that asks to wait (RFC 9110, section 10.2.3), where req does that; it is
+// followed as it comes. Nobody else waits for that.
+func followedFrom(req *http.Request, now time.Time, most time.Duration) time.Time {
+	prev := req.Response
+	if prev == nil || prev.StatusCode < 300 || prev.StatusCode > 399 {
+		return time.Time{}
+	}
+	wait := announcementOf("", prev.StatusCode, prev.Header, nil, now, nil).RetryAfter
+	if wait <= 0 {
+		return time.Time{}
+	}
+	return now.Add(min(wait, most))
 }
 
 // firstOrigin returns the origin that a chain of redirects began at, "" where

@@ -150,7 +150,8 @@ type ask struct {
 	spent     time.Duration // waited by the earlier attempts: MaxWait is for all of them
 	status    int           // of the answer that has it tried again; 0: none
 	arrived   time.Time     // when it began to wait
-	notBefore time.Time     // its own wait before another try; zero: none
+	notBefore time.Time     // its own wait before another try, or, …
+	follows   bool          // … before it follows a redirect; zero: none
 	until     time.Time     // its context's deadline; zero: none
 	deadline  time.Time     // the earlier of that and Limits.MaxWait's; zero: none
 	maxWait   bool          // the deadline is Limits.MaxWait's
@@ -183,6 +184,14 @@ func (a *ask) limitWait(most time.Duration) {
 			a.deadline, a.maxWait = d, true
 		}
 	}
+}
+
+// ownCause is why a waits by itself.
+func (a *ask) ownCause() Cause {
+	if a.follows {
+		return CauseRedirect
+	}
+	return CauseBackoff
 }
 
 // misses reports whether a start at an instant is too late: it has to be

@@ -1,6 +1,7 @@
 package heed_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -95,4 +96,49 @@ func TestRedirectAfterARetryIsReturned(t *testing.T) {
 			t.Errorf("%v, %v after %d requests", resp, err, len(base.starts))
 		}
 	})
+}
+
+// A redirect that names a time is followed no sooner (RFC 9110, section 10.2.3), and holds nobody else.
+func TestRedirectThatAsksToWaitIsFollowedThen(t *testing.T) {
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		synctest.Test(t, func(t *testing.T) {
+			base := respond(func(req *http.Request) *http.Response {
+				if req.URL.Path == "/" {
+					return reply(status, "", "Location: https://b.example.org/next", "Retry-After: 20")
+				}
+				return reply(200, "")
+			})
+			client := quiet(t, base, heed.Limits{}).Client()
+			began := time.Now()
+			other := make(chan time.Duration)
+			go func() {
+				time.Sleep(time.Second)
+				for _, host := range []string{"a", "b"} {
+					resp, err := client.Get("https://" + host + ".example.org/other")
+					if err != nil {
+						t.Error(err)
+						continue
+					}
+					resp.Body.Close()
+				}
+				other <- time.Since(began)
+			}()
+			resp, err := client.Get("https://a.example.org/")
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if took := time.Since(began); took != 20*time.Second {
+				t.Errorf("%d: followed after %v, want 20s", status, took)
+			}
+			if took := <-other; took != time.Second {
+				t.Errorf("%d: others were done after %v", status, took)
+			}
+			var limited *heed.LimitError
+			client.Timeout = 10 * time.Second
+			if _, err = client.Get("https://a.example.org/"); !errors.As(err, &limited) || limited.Wait != 20*time.Second || limited.Cause != heed.CauseRedirect || time.Since(began) > 21*time.Second {
+				t.Errorf("%d: err = %v after %v", status, err, time.Since(began))
+			}
+		})
+	}
 }
