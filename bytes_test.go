@@ -366,3 +366,53 @@ func TestAFewSmallBodiesMakeNoReservationSmall(t *testing.T) {
 		pm.Release()
 	})
 }
+
+// What a body holds is an estimate until it is over: one large answer does not have small ones refused for their deadlines,
+// which there is room for.
+func TestDeadlineIsNotJudgedByWhatBodiesAreReckonedToHold(t *testing.T) {
+	const quota, small, large, batch = 10_000, 100, 4_000, 12
+	for _, announced := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			c := heedtest.Config{
+				Policies: []heedtest.Policy{{Quota: quota, Window: 10 * time.Second, Unit: heedtest.UnitContentBytes}}, Latency: heedtest.RoundTrip(50 * time.Millisecond),
+				Respond: func(w http.ResponseWriter, req *http.Request) {
+					n := small
+					if req.URL.Path == "/large" {
+						n = large
+					}
+					w.Write(make([]byte, n))
+				},
+			}
+			l := heed.Limits{Smoothing: heed.Smoothing{Off: true}}
+			if !announced {
+				c.Dialect, l.Policies = heedtest.Silent, []heed.Policy{{Quota: quota, Window: 10 * time.Second, Unit: heed.UnitContentBytes}}
+			}
+			tr := quiet(t, heedtest.NewOrigin(c), l)
+			defer tr.Registry.Close()
+			client := tr.Client()
+			get := func(path string) error {
+				resp, err := client.Get(example + path)
+				if err != nil {
+					return err
+				}
+				_, err = io.Copy(io.Discard, resp.Body)
+				return errors.Join(err, resp.Body.Close())
+			}
+			for range 20 {
+				get("/small")
+			}
+			get("/large")
+			time.Sleep(time.Minute)
+			client.Timeout = 5 * time.Second
+			var busy sync.WaitGroup
+			for range batch {
+				busy.Go(func() {
+					if err := get("/small"); err != nil {
+						t.Errorf("announced %v: %v", announced, err)
+					}
+				})
+			}
+			busy.Wait()
+		})
+	}
+}

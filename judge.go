@@ -180,11 +180,30 @@ func (p *partition) judgeSlot(now time.Time, a *ask, pl *place, i int, first tim
 		}
 	}
 	at, known := p.goesBy(now, s, a, pl, n, v)
+	if s.policy.Unit == UnitContentBytes {
+		at, known = s.settles(now, n, pl.n == 0, at, known, v)
+	}
 	if known {
 		v.holdBy(at, s.obstacle())
 	} else {
 		v.awaitBy(at, s.obstacle())
 	}
+}
+
+// settles returns when n bytes may go that wait until at, if that is known: those on their way are reckoned with an estimate,
+// and as soon as the first of their bodies is over it may turn out that there is room.
+func (s *slot) settles(now time.Time, n int64, first bool, at time.Time, known bool, v *verdict) (time.Time, bool) {
+	if s.inFlight == 0 || !at.After(now) {
+		return at, known
+	}
+	sooner, _ := s.books.free(now, n-s.inFlight, &s.terms, first)
+	if sooner = latest(sooner, now); !sooner.Before(at) {
+		return at, known
+	}
+	if known {
+		v.again = soonest(v.again, at)
+	}
+	return sooner, false
 }
 
 // goesBy returns when a may go by one slot, of which those ahead of it and it take n units;

@@ -127,7 +127,7 @@ func (p *partition) addKin(a *ask, pl *place) {
 		pl.n += t.n
 		for i, s := range p.slots {
 			if s.source != SourceLearned {
-				pl.units[i] += s.asked(&t)
+				pl.units[i] += s.sureOf(&t)
 			}
 		}
 	})

@@ -57,7 +57,7 @@ func (p *partition) fits(t *tally) bool {
 func (pl *place) put(p *partition, t *tally) {
 	pl.n = t.n
 	for i, s := range p.slots {
-		pl.units[i] = s.asked(t)
+		pl.units[i] = s.sureOf(t)
 	}
 }
 
@@ -65,10 +65,23 @@ func (pl *place) put(p *partition, t *tally) {
 func (pl *place) add(p *partition, a *ask) {
 	pl.n++
 	for i, s := range p.slots {
-		if s.policy.Unit != UnitConcurrentRequests {
-			pl.units[i] += p.cost(s, a)
+		switch n := p.cost(s, a); s.policy.Unit {
+		case UnitConcurrentRequests:
+		case UnitContentBytes:
+			pl.units[i] += min(n, 1)
+		default:
+			pl.units[i] += n
 		}
 	}
+}
+
+// sureOf is asked as far as that is sure. Of bytes it is next to nothing: what they are said to come to is an estimate.
+func (s *slot) sureOf(t *tally) int64 {
+	n := s.asked(t)
+	if s.policy.Unit == UnitContentBytes {
+		return min(n, int64(t.n))
+	}
+	return n
 }
 
 // asked is what requests that come to t take of the slot. Those in flight are no business of the ones
