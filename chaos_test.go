@@ -166,20 +166,26 @@ func chaosTurn(r *Registry, rnd *rand.Rand) error {
 	case 8:
 		r.Snapshot()
 	case 9, 10:
-		chaosSplit(r.known(origin), chaosPath(rnd))
+		chaosSplit(r.known(origin), []string{chaosPath(rnd), chaosPath(rnd)}[:1+rnd.IntN(2)]...)
 	}
 	return nil
 }
 
-// chaosSplit takes it that a route has a limit of its own.
-func chaosSplit(o *origin, path string) {
+// chaosSplit takes it that routes have limits of their own.
+func chaosSplit(o *origin, paths ...string) {
 	if o == nil {
 		return
 	}
 	now := o.lock()
 	for _, p := range o.partitions {
-		if p.canSplit() && !slices.Contains(o.own, routeOf("GET", path)) {
-			p.suspect = &suspect{route: routeOf("GET", path)}
+		s := &suspect{}
+		for _, path := range paths {
+			if s.find("GET", path) < 0 && !slices.Contains(o.own, routeOf("GET", path)) {
+				s.routes = append(s.routes, accused{route: routeOf("GET", path)})
+			}
+		}
+		if p.canSplit() && len(s.routes) > 0 {
+			p.suspect = s
 			p.split(now)
 			break
 		}

@@ -12,29 +12,31 @@ func (p *partition) canSplit() bool {
 	return p.route == "" && p.shared == nil && o.routes == nil && len(o.own) < mostOwn
 }
 
-// split gives the route under suspicion a partition of its own: the present one, which holds already
-// what its limit is to hold. All others go on in a new one, which keeps to what refusals of them asked
-// for. So it is for every credential; what holds another one holds both of its partitions.
+// split gives each route under suspicion a partition of its own: the one refused last gets the present one, which holds
+// already what its limit is to hold. All others go on in a new one, which keeps to what refusals of them asked
+// for. So it is for every credential; what holds another one holds all of its partitions.
 // What was learned from all routes together is true of none.
 func (p *partition) split(now time.Time) {
-	o, route, others := p.origin, p.suspect.route, p.suspect.others
-	o.own = append(o.own, route)
+	o, routes, others := p.origin, p.suspect.routes, p.suspect.others
 	trial := onProbation(now, p)
-	of := func(method, path string) bool { return isOf(route, method, path) }
-	for _, q := range slices.Clone(o.partitions) {
-		switch key := o.reg.ownKey(q.key, []byte(route)); {
-		case q.route != "":
-		case q == p:
-			rest := p.key
-			o.rename(p, key, route)
-			q = o.newPartition(rest, "", now)
-			q.kin.probation = trial
-			q.waitFor(now, nil, &others)
-			p.handOver(now, q, func(method, path string) bool { return !of(method, path) })
-		case q.pause.firm(now) || q.asks(of):
-			own := o.newPartition(key, route, now)
-			own.waitFor(now, nil, &q.pause)
-			q.handOver(now, own, of)
+	for i, a := range routes {
+		o.own = append(o.own, a.route)
+		of := func(method, path string) bool { return isOf(a.route, method, path) }
+		for _, q := range slices.Clone(o.partitions) {
+			switch key := o.reg.ownKey(q.key, []byte(a.route)); {
+			case q.route != "":
+			case q == p && i == len(routes)-1:
+				rest := p.key
+				o.rename(p, key, a.route)
+				q = o.newPartition(rest, "", now)
+				q.kin.probation = trial
+				q.waitFor(now, nil, &others)
+				p.handOver(now, q, func(method, path string) bool { return !of(method, path) })
+			case q.pause.firm(now) || q.asks(of):
+				own := o.newPartition(key, a.route, now)
+				own.waitFor(now, nil, &q.pause)
+				q.handOver(now, own, of)
+			}
 		}
 	}
 }

@@ -25,7 +25,7 @@ func TestRequestThatGoesOnElsewhereIsStillOneOfTheOriginsOpening(t *testing.T) {
 	for _, path := range []string{"/search", "/other", "/other"} {
 		all = append(all, p.admit(now, &ask{opts: &noOptions, path: path, req: req, arrived: now}))
 	}
-	p.suspect = &suspect{route: all[0].route()}
+	p.suspect = &suspect{routes: []accused{{route: all[0].route()}}}
 	p.split(now)
 	if n := o.opening.flying; n != 3 {
 		t.Errorf("%d of 3 unanswered count after the split", n)

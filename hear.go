@@ -103,7 +103,7 @@ func (p *partition) accepted(now time.Time, pm *Permit, told bool) {
 		p.emit(Event{Kind: EventResumed, Time: now})
 	}
 	p.cap.well()
-	p.suspect.hearAccepted(pm)
+	p.suspect.hearAccepted(now, pm, &p.pause)
 	if p.kin != nil {
 		p.kin.probation.well(now, p)
 	}

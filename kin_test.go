@@ -213,7 +213,7 @@ func TestLotHoldsNobodyBehindOneThatCannotGo(t *testing.T) {
 		}
 		o := a.known(apartOrigin)
 		now := o.lock()
-		o.partitions[0].suspect = &suspect{route: routeOf("GET", "/limited"), lots: lots{until: now.Add(24 * time.Hour), lot: 0.99}}
+		o.partitions[0].suspect = &suspect{routes: []accused{{route: routeOf("GET", "/limited")}}, lots: lots{until: now.Add(24 * time.Hour), lot: 0.99}}
 		o.mu.Unlock()
 		ctx, cancel := context.WithCancel(a.t.Context())
 		go a.ask(ctx, "/free", time.Hour, func() {}) // a stream

@@ -9,9 +9,10 @@ import (
 // Lots decide in which order those first in line go while a route is under suspicion, once it was refused again though
 // others were accepted meanwhile: one of the route goes as likely as it has a part in them. Whether a limit on all
 // routes is met by one of them is then chance, too, however regularly a program asks for them. Where it has no more than
-// half of the line, it goes far more rarely for a while: then fewer refusals tell, and others get more of what they are held
-// back for. Within the route, and among all others, it is still first come first served, and so it is in all once
-// nothing has been refused for long.
+// half of the line, or was not accepted when the server had said it would be, it goes far more rarely for a while: then
+// fewer refusals tell, and others get more of what they are held back for. Several routes under suspicion are one here.
+// Within them, and among all others, it is still first come first served, and so it is in all once nothing has been refused
+// for long.
 type lots struct {
 	until time.Time // they are drawn; zero: they are not
 	rare  time.Time // until then they rarely fall on the route
@@ -22,7 +23,8 @@ const (
 	lotsFor    = time.Hour       // after a refusal
 	rareFor    = 5 * time.Minute // likewise
 	rareChance = 1.0 / 8         // of the route meanwhile, at most
-	drawnFrom  = 16              // of those in line, the first
+	drawnFrom  = 16              // of those in line, the first …
+	mostWalked = 1024            // … and as many more until one of another route comes
 )
 
 // renew has lots drawn for a while from now on.
@@ -54,7 +56,7 @@ func (p *partition) draw(now time.Time, q *queue, head *waiter) (c candidate, dr
 	q.line(head.opts.priority).root.walk(func(w *waiter) bool {
 		n++
 		alike = alike && w.units() == 1 && w.opts.minInterval == 0
-		switch mine := isOf(s.route, w.method(), w.path); {
+		switch mine := s.find(w.method(), w.path) >= 0; {
 		case mine:
 			if of++; one == nil {
 				one = w
@@ -62,13 +64,13 @@ func (p *partition) draw(now time.Time, q *queue, head *waiter) (c candidate, dr
 		case other == nil:
 			other = w
 		}
-		return n < drawnFrom
+		return n < drawnFrom || other == nil && n < mostWalked
 	})
 	if one == nil || other == nil || !alike {
 		return candidate{}, false
 	}
 	chance := float64(of) / float64(n)
-	if chance <= 0.5 && now.Before(s.lots.rare) {
+	if (chance <= 0.5 || s.unheard()) && now.Before(s.lots.rare) {
 		chance = min(chance, rareChance)
 	}
 	if s.lots.lot < chance {

@@ -612,3 +612,103 @@ func TestWhatHoldsARouteHoldsAllOnceTheyAreCountedTogetherAgain(t *testing.T) {
 		}
 	})
 }
+
+// routesApart asks for routes for 20 minutes, with a goroutine for each, the first of which are limited. It returns how many
+// requests of the others were accepted, and which routes were told apart.
+func routesApart(t *testing.T, seed uint64, n int, accepts func(route string, now time.Time, h http.Header) (ok, limited bool)) (others int, apart []string) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		l := &limiter{way: 25 * time.Millisecond, uneven: rand.New(rand.NewPCG(seed, 0)), accepts: func(r *http.Request, now time.Time, h http.Header) bool {
+			ok, limited := accepts(r.URL.Path[1:2], now, h)
+			if !limited {
+				others++
+			}
+			return ok
+		}}
+		tr := quiet(t, l, heed.Limits{})
+		end := time.Now().Add(20 * time.Minute)
+		asked := make([]int, n)
+		busy := asking(n, end, func(i int) (*http.Response, error) {
+			asked[i]++
+			return tr.Client().Get(example + "/" + string(rune('a'+i)) + "/" + strconv.Itoa(asked[i]))
+		})
+		time.Sleep(time.Until(end))
+		apart = routes(tr.Registry)
+		tr.Registry.Close()
+		busy.Wait()
+	})
+	return others, apart
+}
+
+// A plan may not include some of an API's routes, so that these never let anything through. They are refused in turn, and
+// each would hide that the others are.
+func TestRoutesThatAreNeverAcceptedHoldNoOthers(t *testing.T) {
+	manyRequests(t)
+	for _, test := range []struct{ routes, never int }{{6, 2}, {6, 3}, {10, 5}} {
+		want := []string{""}
+		for i := range test.never {
+			want = append(want, "GET /"+string(rune('a'+i))+"/*")
+		}
+		others, apart := routesApart(t, 1, test.routes, func(route string, _ time.Time, h http.Header) (ok, limited bool) {
+			if int(route[0]-'a') >= test.never {
+				return true, false
+			}
+			h.Set("Retry-After", "30")
+			return false, true
+		})
+		most := (test.routes - test.never) * 20 * 60 * 20 // at 20 a second each
+		t.Logf("%d of %d never accepted: %d of the others accepted of %d", test.never, test.routes, others, most)
+		if others < most/3 || !slices.Equal(apart, want) {
+			t.Errorf("%d of %d never accepted: %d of the others accepted of %d; partitions for %q", test.never, test.routes, others, most, apart)
+		}
+	}
+}
+
+func TestRoutesWithLimitsOfTheirOwnDoNotHideEachOther(t *testing.T) {
+	manyRequests(t)
+	const seeds, most = 4, 4 * 20 * 60 * 20
+	others := 0
+	for seed := range uint64(seeds) {
+		windows := map[string]*window{"a": {quota: 5, length: time.Minute}, "b": {quota: 3, length: 30 * time.Second}}
+		n, apart := routesApart(t, seed, 6, func(route string, now time.Time, h http.Header) (ok, limited bool) {
+			w := windows[route]
+			if w == nil {
+				return true, false
+			}
+			if ok = w.take(now); !ok {
+				h.Set("Retry-After", toSecond(now, w.end))
+			}
+			return ok, true
+		})
+		t.Logf("%d of the others accepted of %d; partitions for %q", n, most, apart)
+		others += n
+	}
+	if others < seeds*most/10 { // in one play of five it takes a quarter of an hour or longer
+		t.Errorf("%d of the others accepted of %d", others, seeds*most)
+	}
+}
+
+// A limit on all of several routes is not taken for those of some of them, though it lets so little through that some are
+// refused several times before they are accepted.
+func TestHiddenLimitOnAllRoutesIsNotTakenForThoseOfSome(t *testing.T) {
+	sideBySide(t)
+	for n := 3; n <= 6; n++ {
+		for _, hint := range []string{"", "1", "exact"} {
+			split := func(seed uint64) bool {
+				w := window{quota: 3, length: 30 * time.Second}
+				_, apart := routesApart(t, seed, n, func(_ string, now time.Time, h http.Header) (ok, limited bool) {
+					if ok = w.take(now); !ok && hint == "exact" {
+						h.Set("Retry-After", toSecond(now, w.end))
+					} else if !ok && hint != "" {
+						h.Set("Retry-After", hint)
+					}
+					return ok, true
+				})
+				return len(apart) > 1
+			}
+			if split(1) && (split(2) || split(3)) { // it may be by chance, in one of some hundred plays
+				t.Errorf("%d routes, hint %q: taken for limits of some, twice in three plays", n, hint)
+			}
+		}
+	}
+}

@@ -105,9 +105,9 @@ func (p *partition) learnFrom(now time.Time, r *rejection, status int) finding {
 }
 
 // splitsOff gives the route of the request that was refused a partition of its own, and reports true, where that
-// has shown to have a limit of its own.
+// has shown to have a limit of its own; and so it does with those under suspicion beside it.
 func (p *partition) splitsOff(now time.Time, r *rejection) bool {
-	if r.said.Global || !p.suspectRoute(now, r.pm, r.fresh) || !p.canSplit() {
+	if r.said.Global || !p.suspectRoute(now, r.pm, r.fresh, r.hint > 0) || !p.canSplit() {
 		return false
 	}
 	p.split(now)
