@@ -29,7 +29,7 @@ type announcers struct {
 
 const (
 	mostAnnouncers = 64 // routes
-	mostWrong      = 5  // times that it takes twice as many answers
+	mostRefuted    = 5  // times that it takes twice as many answers
 	saidLess       = 4  // answers that are enough
 )
 
@@ -174,7 +174,7 @@ func (p *partition) doubtAnnouncers(now time.Time, pm *Permit, status int, a *An
 		return
 	}
 	if slices.ContainsFunc(p.slots, func(s *slot) bool { return s.bucketName == otherRoutes && s.refuses(now, a) }) {
-		o.announcers.failed = min(o.announcers.failed+1, mostWrong)
+		o.announcers.failed = min(o.announcers.failed+1, mostRefuted)
 		o.countTogether(now, otherRoutes, "")
 	}
 }
