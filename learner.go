@@ -43,7 +43,8 @@ type learner struct {
 
 	healthy paths
 	sick    paths
-	out     *outPaths // from the first 503 on a path that was not accepted lately, which most never have
+	out     *outPaths  // from the first 503 on a path that was not accepted lately, which most never have …
+	pages   *sickPages // … and from the first request that was refused when it was tried again
 }
 
 const (
@@ -63,6 +64,7 @@ func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 	l.healthy.add(pm.path)
 	l.sick.remove(pm.path)
 	l.out.accepted(pm.path, pm.start)
+	l.pages.accepted(pm)
 	if l.blocked {
 		l.turns.latest.accepted(pm.start)
 		if pm.doubted || pm.start.After(l.began) {
@@ -137,7 +139,7 @@ func (p *partition) count(now time.Time, pm *Permit, pressed bool) {
 	if rate, limit := l.chance.well(pm.start, &l.rate); limit {
 		l.rate.low, l.rate.cost = rate, attemptCost
 	}
-	if l.rate.modest > 0 && !l.chance.much() {
+	if l.rate.modest > 0 && (!l.chance.much() || l.pages.are()) {
 		l.rate.noMoreModest()
 	}
 	l.rate.accepted(pm.start, pressed)
@@ -195,6 +197,8 @@ func (p *partition) suspects(now time.Time, pm *Permit, status int) bool {
 	case l.accepted == 0 && !l.blocked:
 		return false // an outage that goes on tells nothing of a rate
 	case l.healthy.has(pm.path):
+		return true
+	case status < 500 && l.pages.are(): // as chance
 		return true
 	case status >= 500:
 		if l.out == nil {

@@ -44,6 +44,9 @@ func (p *partition) refused(now time.Time, pm *Permit, status int, a *Announceme
 	case p.scoped(pm, a, l):
 		r.lane, r.backoff = l, &l.backoff
 	}
+	if p.refusesSick(now, pm, a) {
+		return
+	}
 	before := r.backoff.began
 	r.fresh = r.backoff.event(now, pm.start) && !pm.doubted
 	if r.asked = hintOf(a, o.limits.IgnoreHeaders); a.byRule {
@@ -71,6 +74,7 @@ func (p *partition) learnFrom(now time.Time, r *rejection, status int) finding {
 	if !(r.lane == nil || p.only(r.lane)) || p.explains(now, r.pm, r.said) {
 		return foundNothing
 	}
+	p.refusesPages(r)
 	if !p.suspects(now, r.pm, status) {
 		if !r.whole && r.hint > 0 && p.learner.accepted > 0 { // it holds all while it is not told apart
 			p.splitsOff(now, r)

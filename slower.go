@@ -102,7 +102,7 @@ func (p *partition) stillByChance(now time.Time, pm *Permit) (excess bool) {
 			known, through := s.before, s.through
 			s.over(now)
 			switch {
-			case c.much():
+			case c.much() && !p.learner.pages.are(): // those are refused at any pace
 				p.keepModest(now, through)
 			case known != nil:
 				p.goOn(now, *known)
