@@ -16,6 +16,7 @@ type learner struct {
 	crowd         crowd
 	chance        chance
 	interruptions interruptions
+	descent       descent
 	strict        *strict // from the first refusal on, which most never have …
 	turns         *turns  // … like these
 
@@ -159,6 +160,10 @@ func (p *partition) followRate(now, start time.Time) {
 			return
 		}
 		l.rate.outgrow(start, l.accepted)
+		if l.descent.shows(l.rate.low) && l.recovers() {
+			l.descent.risesFrom(l.rate)
+			p.letGo(now, l.rate.low)
+		}
 	}
 	p.setLearnedRate(now)
 }
@@ -241,6 +246,9 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 	case l.rate.low > 0 && l.idled(now, pm):
 		l.beginAnew(pm.start)
 	}
+	if known := l.descent.begin(l.rate.pace(), l.letThrough(pm.start)); known != nil {
+		l.asKnown(known)
+	}
 	interrupted, known := l.interruptedBy(pm.start, whole && l.by429)
 	if interrupted = interrupted && s == nil; !interrupted {
 		p.exceeded(now, pm, hint, s != nil)
@@ -257,6 +265,15 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 		p.setLearnedRate(now)
 	}
 	l.crowd.testing = l.crowd.refused(int64(max(pm.level, p.unanswered+1))) && l.rate.low == 0 && !l.timed
+}
+
+// letThrough is the rate that was let through until an instant, as far as is known. What went before the first refusal may have been
+// a burst.
+func (l *learner) letThrough(at time.Time) float64 {
+	if l.rate.low > 0 {
+		return l.rate.low
+	}
+	return rateOf(l.accepted, max(at.Sub(l.since), time.Minute))
 }
 
 // interruptedBy reports whether the refusal of a request sent at start, at the beginning of a block, is no limit's; unlike: a limit
@@ -293,6 +310,7 @@ func (l *learner) refusedAgain(pm *Permit, fresh bool, hint time.Duration, whole
 	l.turns.latest.refused(pm.start, hint)
 	if fresh || pm.doubted {
 		l.probes++
+		l.descent.refused++
 		l.crowd.testing = false
 		if l.timed && hint < l.hint { // it does tell what is left, though not all of it
 			l.shrinks, l.curt = true, true
@@ -395,7 +413,7 @@ func (p *partition) unlearn() {
 	l.mostInARow, l.unrefused, l.outages = 0, 0, 0
 	l.hint, l.open, l.shrinks, l.short = 0, 0, false, tooShort{}
 	l.chance.rested()
-	l.strict, l.turns = nil, nil
+	l.strict, l.turns, l.descent = nil, nil, descent{}
 }
 
 // setLearnedRate has the learned slot let requests through at the pace: where refusals have

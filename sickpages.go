@@ -2,13 +2,13 @@ package heed
 
 import "time"
 
-// sickPages tells pages that are refused for good from a limit, which knows nothing of which request was refused before: of
-// those that are tried again it lets through as many as of any others, and they stand first in line. So where none of them is, time
-// and again, though others are that are tried for the first time, those pages are sick. Such others have to be of the same route, for
+// sickPages tells pages that are refused for good from a limit, which knows nothing of which request was refused before: of those that
+// are tried again it lets through as many as of any others, and they stand first in line. So where none of them is accepted, time and
+// again, though others are that are tried for the first time, those pages are sick. Such others have to be of the same route, for
 // routes may have limits of their own; or those refused have to be of a new one each time, as where pages have names.
 //
-// From then on what is refused when it is tried again teaches nothing, and a page that is refused at its first try counts as chance. Where
-// one is accepted when it is tried again there is a limit, it may be, and it takes twice as many to show that there are such pages.
+// From then on what is refused when it is tried again teaches nothing, and a page that is refused at its first try counts as chance.
+// Where one is accepted when it is tried again there is a limit, it may be, and it takes twice as many to show that there are such pages.
 type sickPages struct {
 	route  string // of the one that was refused last when it was tried again
 	well   bool   // since then another one of that route was accepted at its first try …
@@ -42,7 +42,8 @@ func (s *sickPages) accepted(pm *Permit) {
 	}
 }
 
-// refusedAgain takes in that pm's request was refused, which had been before. It reports whether that shows that there are sick pages.
+// refusedAgain takes in that pm's request was refused, which had been before. It reports whether that shows that there are sick
+// pages.
 func (s *sickPages) refusedAgain(pm *Permit) (shows bool) {
 	tells := s.well
 	if !isOf(s.route, pm.method, pm.path) {
@@ -62,8 +63,8 @@ func (s *sickPages) refusedAgain(pm *Permit) (shows bool) {
 // are reports whether there are such pages.
 func (s *sickPages) are() bool { return s != nil && s.many }
 
-// refusesPages takes in that a request was refused. Where that shows that there are sick pages, what was learned from them is forgotten. Of 503s
-// nothing was: see outPaths.
+// refusesPages takes in that a request was refused. Where that shows that there are sick pages, what was learned from them is
+// forgotten. Of 503s nothing was: see outPaths.
 func (p *partition) refusesPages(r *rejection) {
 	l, pm := &p.learner, r.pm
 	switch {
@@ -86,9 +87,9 @@ func (p *partition) refusesPages(r *rejection) {
 	}
 }
 
-// refusesSick takes in that pm's request was refused, and reports whether that is just one more time that a sick page is, which names no
-// time. It waits by itself then, and holds nobody: it tells nothing of the others. As with any refusals, what was accepted meanwhile has its
-// waits begin anew.
+// refusesSick takes in that pm's request was refused, and reports whether that is just one more time that a sick page is, which names
+// no time. It waits by itself then, and holds nobody: it tells nothing of the others. As with any refusals, its waits begin anew where
+// something was accepted meanwhile.
 func (p *partition) refusesSick(now time.Time, pm *Permit, a *Announcement) bool {
 	l, limits := &p.learner, p.origin.limits
 	if pm.attempt <= 1 || !l.pages.are() || l.healthy.has(pm.path) || hintOf(a, limits.IgnoreHeaders) > 0 || p.explains(now, pm, a) {
