@@ -377,6 +377,7 @@ func TestPagesThatAreAlwaysRefusedHoldNoOthersForLong(t *testing.T) {
 			tr := quiet(t, o, heed.Limits{})
 			defer tr.Registry.Close()
 			c := tr.Client()
+			var mu sync.Mutex
 			late, longest := 0, time.Duration(0)
 			var busy sync.WaitGroup
 			for i := range 2 * 3600 {
@@ -391,6 +392,8 @@ func TestPagesThatAreAlwaysRefusedHoldNoOthersForLong(t *testing.T) {
 						return
 					}
 					resp.Body.Close()
+					mu.Lock()
+					defer mu.Unlock()
 					if waited := time.Since(asked); resp.StatusCode == http.StatusOK {
 						longest = max(longest, waited)
 						if waited > 10*time.Minute {
