@@ -174,7 +174,7 @@ func (p *partition) judgeSlot(now time.Time, a *ask, pl *place, i int, first tim
 		}
 	}
 	if pl.units != nil {
-		n += pl.units[i]
+		n = pl.before(i, a, n)
 		if first.After(now) {
 			v.holdBy(first.Add(s.spread(n)), s.obstacle())
 		}
@@ -386,7 +386,7 @@ func (p *partition) smoothTo(now time.Time, m *smoother, l *lane, waiting *tally
 		if !s.enforced() || (s.bucketName == "") != (l == nil) || !s.holds(l) {
 			continue
 		}
-		pace := p.paceOf(s, now, s.asked(waiting), sm)
+		pace := p.paceOf(s, now, s.asked(&waiting.amount), sm)
 		if s.policy.Unit == UnitContentBytes && s.content.mean > 0 {
 			pace /= s.content.mean
 		}

@@ -127,7 +127,7 @@ func (p *partition) addKin(a *ask, pl *place) {
 		pl.n += t.n
 		for i, s := range p.slots {
 			if s.source != SourceLearned {
-				pl.units[i] += s.sureOf(&t)
+				pl.units[i] += s.sureOf(&t.amount) - s.sureOf(&t.astride)
 			}
 		}
 	})

@@ -20,16 +20,31 @@ type node struct {
 
 // A tally is what several waiters come to.
 type tally struct {
-	n        int
+	amount
+	astride  amount    // of those among them that stand in several lines …
+	lines    lines     // … which are these …
+	diverse  bool      // … save that some stand in others
 	again    int       // of them stand in another line already
 	untried  bool      // one of them has not been refused yet
-	requests int64     // they cost
-	bytes    int64     // they were said to cost …
-	unsaid   int       // … save so many
 	most     maximum   // of what one of them asks for
 	deadline time.Time // the earliest; zero: none has one
 	path     string    // all ask for it …
 	mixed    bool      // … save that some do not
+}
+
+// An amount is how many wait, and what they cost together.
+type amount struct {
+	n        int
+	requests int64 // they cost
+	bytes    int64 // they were said to cost …
+	unsaid   int   // … save so many
+}
+
+func (m *amount) add(u *amount) {
+	m.n += u.n
+	m.requests += u.requests
+	m.bytes += u.bytes
+	m.unsaid += u.unsaid
 }
 
 // A maximum is the most that is asked for: the largest cost that was set, by
@@ -41,7 +56,7 @@ type maximum struct {
 
 // tallyOf is what one comes to.
 func tallyOf(a *ask) tally {
-	t := tally{n: 1, untried: a.attempt <= 1, requests: a.units(), unsaid: 1, deadline: a.deadline, path: a.path}
+	t := tally{amount: amount{n: 1, requests: a.units(), unsaid: 1}, untried: a.attempt <= 1, deadline: a.deadline, path: a.path}
 	t.most.interval = a.opts.minInterval
 	if a.again {
 		t.again = 1
@@ -52,6 +67,9 @@ func tallyOf(a *ask) tally {
 			t.bytes, t.unsaid = bytes, 0
 		}
 	}
+	if a.lines.n > 1 {
+		t.astride, t.lines = t.amount, a.lines
+	}
 	return t
 }
 
@@ -61,12 +79,16 @@ func (t *tally) add(u *tally) {
 		*t = *u
 		return
 	}
-	t.n += u.n
+	switch {
+	case t.astride.n == 0:
+		t.lines, t.diverse = u.lines, u.diverse
+	case u.astride.n > 0:
+		t.diverse = t.diverse || u.diverse || t.lines != u.lines
+	}
+	t.amount.add(&u.amount)
+	t.astride.add(&u.astride)
 	t.again += u.again
 	t.untried = t.untried || u.untried
-	t.requests += u.requests
-	t.bytes += u.bytes
-	t.unsaid += u.unsaid
 	t.most.requests = max(t.most.requests, u.most.requests)
 	t.most.bytes = max(t.most.bytes, u.most.bytes)
 	t.most.concurrent = max(t.most.concurrent, u.most.concurrent)

@@ -9,7 +9,9 @@ import (
 type place struct {
 	n         int     // those of its partition that are before it
 	elsewhere int     // those of the origin's other partitions
-	units     []int64 // what the n take of each of the partition's slots; nil: nothing
+	units     []int64 // what those of the n that stand in no other line take of each of the partition's slots; nil: nothing
+	astride   []int64 // what the others take, from one line or another; nil: no share of that is counted
+	abreast   int     // how many those are, all of them in the very lines of the request; -1: some stand in others
 }
 
 // placeOf returns a's place among those that wait in its partition, and in others that have slots in common with it.
@@ -17,6 +19,12 @@ func (p *partition) placeOf(a *ask) (pl place) {
 	q := p.queueOf(a.lane)
 	if t := q.before(a); t.n > 0 {
 		pl.units = make([]int64, len(p.slots))
+		if a.share > 0 && t.astride.n > 0 {
+			pl.astride = make([]int64, len(p.slots))
+			if pl.abreast = t.astride.n; t.diverse || t.lines != a.lines {
+				pl.abreast = -1
+			}
+		}
 		if p.fits(&t) {
 			pl.put(p, &t)
 		} else {
@@ -57,7 +65,11 @@ func (p *partition) fits(t *tally) bool {
 func (pl *place) put(p *partition, t *tally) {
 	pl.n = t.n
 	for i, s := range p.slots {
-		pl.units[i] = s.sureOf(t)
+		astride := s.sureOf(&t.astride)
+		pl.units[i] = s.sureOf(&t.amount) - astride
+		if pl.astride != nil {
+			pl.astride[i] = astride
+		}
 	}
 }
 
@@ -65,28 +77,48 @@ func (pl *place) put(p *partition, t *tally) {
 func (pl *place) add(p *partition, a *ask) {
 	pl.n++
 	for i, s := range p.slots {
-		switch n := p.cost(s, a); s.policy.Unit {
-		case UnitConcurrentRequests:
-		case UnitContentBytes:
-			pl.units[i] += min(n, 1)
-		default:
+		n := p.cost(s, a)
+		if s.policy.Unit == UnitContentBytes {
+			n = min(n, 1)
+		}
+		switch {
+		case s.policy.Unit == UnitConcurrentRequests:
+		case a.lines.n <= 1:
 			pl.units[i] += n
+		case pl.astride != nil:
+			pl.astride[i] += n
 		}
 	}
 }
 
 // sureOf is asked as far as that is sure. Of bytes it is next to nothing: what they are said to come to is an estimate.
-func (s *slot) sureOf(t *tally) int64 {
+func (s *slot) sureOf(t *amount) int64 {
 	n := s.asked(t)
 	if s.policy.Unit == UnitContentBytes {
-		return min(n, int64(t.n))
+		return min(n, 1)
+	}
+	return n
+}
+
+// before is how many units of the partition's i-th slot a and those before it need there, of which a itself needs n.
+//
+// Of those that stand in several lines nobody knows how many go from this one: it may be none. But a, who stands in
+// the same lines, goes from none of them until those lines together have let all of them go, and one of the lines
+// has then to have let go no less than its share of all that. So a cannot go for as long as in no line there are so many.
+func (pl *place) before(i int, a *ask, n int64) int64 {
+	switch {
+	case pl.astride != nil && pl.astride[i] > 0: // nor is it known whether the rest goes before them
+		lines := int64(a.share)
+		return max(n, (pl.astride[i]+n+lines-1)/lines)
+	case pl.units != nil:
+		return n + pl.units[i]
 	}
 	return n
 }
 
 // asked is what requests that come to t take of the slot. Those in flight are no business of the ones
 // behind them.
-func (s *slot) asked(t *tally) int64 {
+func (s *slot) asked(t *amount) int64 {
 	switch s.policy.Unit {
 	case UnitRequests:
 		return t.requests
@@ -148,7 +180,7 @@ func (p *partition) sure(now time.Time, before func(*queue) tally) int {
 		}
 		t := before(line)
 		for _, s := range p.slots {
-			need := s.asked(&t)
+			need := s.asked(&t.amount)
 			if s.policy.Unit == UnitConcurrentRequests {
 				need = int64(t.n)
 			}

@@ -130,6 +130,7 @@ type token struct {
 	hash      uint64        // of origin and token
 	req       *http.Request // with the token on it
 	said      Decision
+	prospect  prospect
 	notBefore time.Time // it was refused: its own wait before another try; zero: none
 	budgets   string    // … and the budgets the refusal named
 }
@@ -210,9 +211,10 @@ func (p *Pool) acquire(tokens []*token, a ask) (*token, *Permit, error) {
 func (p *Pool) withRoom(tokens []*token, a ask) (*token, *Permit) {
 	r := p.transport().registry()
 	free := make([]*token, 0, len(tokens))
+	would := ask{lines: linesOf(tokens), share: min(len(tokens), mostLines)}
 	for i := range tokens { // where all have as much, each in its turn
 		tok := tokens[(i+int(p.turn.Load()))%len(tokens)]
-		if tok.said = r.Check(tok.req); tok.said.Allowed && !tok.notBefore.After(time.Now()) {
+		if tok.said, tok.prospect = r.look(tok.req, would); tok.said.Allowed && !tok.notBefore.After(time.Now()) {
 			free = append(free, tok)
 		}
 	}
@@ -265,6 +267,8 @@ func (p *Pool) soonest(tokens []*token, a ask) (tok *token, pm *Permit, err erro
 		told = over
 	}()
 	a.inLine, a.went = nil, new(atomic.Bool)
+	a.lines = linesOf(tokens)
+	a.share = p.hopeless(tokens, &a)
 	for _, tok := range tokens {
 		a.notBefore, a.budgets, a.again = tok.notBefore, tok.budgets, len(waiting) > 0
 		var w *waiter
@@ -301,6 +305,44 @@ func (p *Pool) soonest(tokens []*token, a ask) (tok *token, pm *Permit, err erro
 		w.origin.flush()
 	}
 	return nil, nil, refused
+}
+
+// linesOf are the lines of tokens.
+func linesOf(tokens []*token) lines {
+	l := lines{n: len(tokens)}
+	for _, tok := range tokens {
+		l.id ^= tok.hash
+	}
+	return l
+}
+
+// hopeless returns of how many lines each is to let go its share of those before a request, where it is certain that not
+// even so it could go in time: then all lines refuse it. Else it returns 0: it is too late in none of them for what may
+// go from others.
+func (p *Pool) hopeless(tokens []*token, a *ask) (share int) {
+	opts := optionsOf(tokens[0].req.Context())
+	switch {
+	case opts.noWait: // it is refused anyway, and told how long it would have had to wait
+		return len(tokens)
+	case a.attempt > 1 || opts.minInterval > 0: // others do not wait for what it waits for
+		return 0
+	}
+	open := slices.DeleteFunc(slices.Clone(tokens), func(tok *token) bool { return tok.prospect.alone })
+	if len(open) == 0 { // each of the lines refuses it by itself
+		return 0
+	}
+	if share = len(tokens); len(open) < share && len(opts.costs) == 0 { // where it cannot go, none of them can
+		share = len(open)
+		for _, tok := range open {
+			_, tok.prospect = p.transport().registry().look(tok.req, ask{lines: a.lines, share: share})
+		}
+	}
+	for _, tok := range open {
+		if pr := &tok.prospect; !pr.late || pr.abreast < 0 || pr.abreast != open[0].prospect.abreast {
+			return 0
+		}
+	}
+	return share
 }
 
 // giveUp has all of them leave their lines, whatever the user's OnEvent panics

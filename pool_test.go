@@ -417,6 +417,88 @@ func TestRequestInSeveralLinesPutsOthersOffOnce(t *testing.T) {
 	})
 }
 
+// A request that waits in several lines goes from one of them: it takes from each no more than its share, and who is behind
+// it is refused only where no line could let it go in time.
+func TestPoolJudgesDeadlinesByWhatAllLinesLetGo(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		limits  heed.Limits
+		tokens  []string
+		first   int // that ask without a deadline, before …
+		n       int // … those that have one
+		within  time.Duration
+		maxWait bool // set for all of them, and no deadline
+		cost    int64
+		refused []string // the tokens that are, for an hour
+		want    int      // of the n
+	}{
+		{"one each, one waits", quota(1, 10*time.Second), []string{"a", "b"}, 3, 1, 10500 * time.Millisecond, false, 1, nil, 1},
+		{"the same, MaxWait", quota(1, 10*time.Second), []string{"a", "b"}, 3, 1, 10500 * time.Millisecond, true, 1, nil, 1},
+		{"one too many", quota(1, 10*time.Second), []string{"a", "b"}, 3, 2, 10500 * time.Millisecond, false, 1, nil, 1},
+		{"one window", quota(10, 10*time.Second), []string{"a", "b", "c"}, 0, 40, 5 * time.Second, false, 1, nil, 30},
+		{"one window, MaxWait", quota(10, 10*time.Second), []string{"a", "b", "c"}, 0, 40, 5 * time.Second, true, 1, nil, 30},
+		{"two windows", quota(10, 10*time.Second), []string{"a", "b", "c"}, 0, 80, 12 * time.Second, false, 1, nil, 60},
+		{"two windows, cost 2", quota(10, 10*time.Second), []string{"a", "b", "c"}, 0, 40, 12 * time.Second, false, 2, nil, 30},
+		{"a token that was refused", quota(10, 10*time.Second), []string{"a", "b", "c"}, 0, 50, 12 * time.Second, false, 1, []string{"b"}, 40},
+		{"tokens that were all refused", quota(10, 10*time.Second), []string{"a", "b", "c"}, 0, 5, 12 * time.Second, false, 1, []string{"a", "b", "c"}, 0},
+		{"an interval for all", heed.Limits{MinInterval: time.Second}, []string{"a", "b"}, 0, 10, 4500 * time.Millisecond, false, 1, nil, 5},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRegistry(t, heed.Config{})
+				defer r.Close()
+				base := baseFunc(func(*http.Request) (*http.Response, error) { return answer(200), nil })
+				pool := &heed.Pool{Transport: &heed.Transport{Base: base, Registry: r}, Tokens: tokens(tc.tokens...)}
+				for range 20 * len(tc.tokens) { // met beforehand, so that nobody has to scout
+					fetch(t, pool, example)
+				}
+				if tc.maxWait {
+					tc.limits.MaxWait = tc.within
+				}
+				r.SetLimits("*", tc.limits)
+				time.Sleep(time.Hour)
+				for _, token := range tc.refused {
+					pm := acquire(t, r, request(example, "Authorization", "Bearer "+token))
+					pm.Observe(answer(429, "Retry-After", "3600"))
+					pm.Release()
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if tc.cost > 1 {
+					ctx = heed.WithCost(ctx, heed.UnitRequests, tc.cost)
+				}
+				for range tc.first {
+					go pool.RoundTrip(request(example).WithContext(ctx))
+					synctest.Wait()
+				}
+				var went, late atomic.Int32
+				began := time.Now()
+				for range tc.n {
+					go func() {
+						ctx := ctx
+						if !tc.maxWait {
+							var done context.CancelFunc
+							ctx, done = context.WithTimeout(ctx, tc.within)
+							defer done()
+						}
+						if _, err := pool.RoundTrip(request(example).WithContext(ctx)); err == nil {
+							went.Add(1)
+						} else if !errors.Is(err, heed.ErrLimited) || time.Since(began) > 0 {
+							late.Add(1)
+						}
+					}()
+					synctest.Wait()
+				}
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if int(went.Load()) != tc.want || late.Load() > 0 {
+					t.Errorf("%d went, want %d; %d were not refused at once", went.Load(), tc.want, late.Load())
+				}
+			})
+		})
+	}
+}
+
 func TestPoolDoesNotTakeTokensToOtherOrigins(t *testing.T) {
 	seen := map[string]string{}
 	base := baseFunc(func(req *http.Request) (*http.Response, error) {

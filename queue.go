@@ -157,9 +157,17 @@ type ask struct {
 	maxWait   bool          // the deadline is Limits.MaxWait's
 	lane      *lane         // of the budgets it is counted in; nil: none known
 	budgets   string        // the key of that lane, as the answer that has it tried again named it; "": as its like are counted
+	lines     lines         // it stands in several, and goes from one of them; zero: it stands in one
+	share     int           // a place counts a share of those that stand in the same lines as it: one in so many; 0: none of them, for all may go from elsewhere
 	again     bool          // it stands in another line already: whether it goes from here is not sure
 	went      *atomic.Bool  // it has gone from one of its lines, which may be of several origins; nil: it stands in one
 	inLine    func()        // what to do once it is put in line; nil: nothing
+}
+
+// lines are those of several tokens in which a request waits.
+type lines struct {
+	id uint64 // of those tokens together
+	n  int
 }
 
 // method is the request's.

@@ -179,27 +179,40 @@ func (r *Registry) begin(ctx context.Context, req *http.Request, a ask) (w *wait
 // ledger is asked. What the request's context holds counts as it does for
 // [Registry.Acquire].
 func (r *Registry) Check(req *http.Request) Decision {
+	d, _ := r.look(req, ask{})
+	return d
+}
+
+// A prospect is what is certain of a request with a deadline in one of the lines that it would stand in.
+type prospect struct {
+	late    bool // it is too late there, if that line lets go no more than its share of those before it …
+	alone   bool // … and even if nobody were before it
+	abreast int  // how many those are that stand in the very same lines; -1: some stand in others
+}
+
+// look is Check for a request that would stand in several lines: a carries which.
+func (r *Registry) look(req *http.Request, a ask) (d Decision, pr prospect) {
 	r.init()
-	a := ask{opts: optionsOf(req.Context()), number: math.MaxUint64}
+	a.opts, a.number = optionsOf(req.Context()), math.MaxUint64
 	switch {
 	case a.opts.bypass:
-		return Decision{Allowed: true, Remaining: -1}
+		return Decision{Allowed: true, Remaining: -1}, pr
 	case r.closed.Load():
-		return Decision{Remaining: -1, Err: ErrClosed}
+		return Decision{Remaining: -1, Err: ErrClosed}, pr
 	}
 	p := r.enter(req, &a)
 	o := p.origin
 	if o.limits.Unlimited {
 		o.unlock()
-		return Decision{Allowed: true, Remaining: -1}
+		return Decision{Allowed: true, Remaining: -1}, pr
 	}
 	now := a.arrived
 	a.lane = p.laneOf(now, &a)
 	a.limit(req.Context(), o.limits.MaxWait)
 	if s := p.impossible(&a); s != nil {
-		d := Decision{Cause: CausePolicy, Policy: s.policy.Name, Remaining: p.remaining(now, a.lane)}
+		d = Decision{Cause: CausePolicy, Policy: s.policy.Name, Remaining: p.remaining(now, a.lane)}
 		o.unlock()
-		return d
+		return d, pr
 	}
 	if o.spaced > 0 { // who may go by now goes first, or has the origin kept free
 		o.serve(now)
@@ -207,6 +220,7 @@ func (r *Registry) Check(req *http.Request) Decision {
 	pl := p.placeOf(&a)
 	p.wants(now, &a) // as it would
 	v := p.behindOthers(now, &a, &pl, p.judge(now, &a, &pl))
+	pr = p.prospect(now, &a, &pl, &v)
 	p.wantsNot(now, &a)
 	if v.goes(now) {
 		v = p.behindKin(now, &a, v)
@@ -214,15 +228,25 @@ func (r *Registry) Check(req *http.Request) Decision {
 	if pl.n > 0 && v.goes(now) && !(a.opts.noWait && p.spreads()) {
 		v.await(now, CauseQueue)
 	}
-	d := Decision{Allowed: v.goes(now), Wait: v.at.Sub(now), Cause: v.cause, Policy: v.policy, Remaining: p.remaining(now, a.lane)}
+	d = Decision{Allowed: v.goes(now), Wait: v.at.Sub(now), Cause: v.cause, Policy: v.policy, Remaining: p.remaining(now, a.lane)}
 	if !v.asks {
 		o.unlock()
-		return d
+		return d, pr
 	}
 	q := p.question(&a)
 	d.Remaining = p.remainingHere(now, a.lane) // for the ledger is about to say what it knows now
 	o.unlock()
-	return p.checkShared(req, q, d)
+	return p.checkShared(req, q, d), pr
+}
+
+// prospect is a's, whom v judges from a place.
+func (p *partition) prospect(now time.Time, a *ask, pl *place, v *verdict) prospect {
+	pr := prospect{late: a.misses(v.at), abreast: pl.abreast}
+	if pr.late {
+		first := p.judge(now, a, &place{})
+		pr.alone = a.misses(first.at)
+	}
+	return pr
 }
 
 // A Decision is what [Registry.Check] found.

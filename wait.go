@@ -55,6 +55,7 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 		p.emit(Event{Kind: eventNested, Time: now, Cause: v.cause})
 	}
 	w := &waiter{ask: *a, ctx: ctx, origin: o, home: p, ready: make(chan struct{}), held: v.obstacle}
+	w.share = 0 // who is late in one line may yet go from another
 	p.join(now, w)
 	if p.shared != nil && a.opts.noWait {
 		p.shared.hasty = true
