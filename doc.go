@@ -42,7 +42,8 @@
 // its search and its core API, and name the one an answer was counted in. heed
 // learns which requests belong to which, by method and the shape of the path,
 // and where one is used up only its own requests wait. [PolicyState].Bucket
-// names it. A [Pool] sends with several credentials, where a service allows that.
+// names it, and [PartitionState].Buckets says which of them are paused or waited
+// for. A [Pool] sends with several credentials, where a service allows that.
 //
 // What the user asks for is set by origin as well, in [Config] or while
 // requests are running with [Registry.SetLimits]. The most specific entry

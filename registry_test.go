@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -191,6 +193,51 @@ func TestSnapshotIsPlainData(t *testing.T) {
 		}
 		if empty := newRegistry(t, heed.Config{}).Snapshot(); text(empty) != "[]" {
 			t.Errorf("without origins it is %s", text(empty))
+		}
+	})
+}
+
+// A refusal that names a budget pauses that one alone.
+func TestSnapshotShowsWhichBudgetsArePaused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{})
+		defer r.Close()
+		use := func(path, budget string, status int, header ...string) {
+			pm := acquire(t, r, request(example+path))
+			pm.Observe(answer(status, append(header, "X-RateLimit-Resource", budget, "X-RateLimit-Limit", "60", "X-RateLimit-Remaining", "50",
+				"X-RateLimit-Reset", strconv.FormatInt(time.Now().Add(time.Minute).Unix(), 10))...))
+			pm.Release()
+		}
+		buckets := func() []heed.BucketState { return r.Snapshot()[0].Partitions[0].Buckets }
+		use("/core", "core", 200)
+		use("/search", "search", 200)
+		if got := buckets(); got != nil {
+			t.Errorf("nothing waits, and the snapshot has %+v", got)
+		}
+		use("/search", "search", 429, "Retry-After", "30")
+		time.Sleep(time.Second)
+		first, second := start(t.Context(), r, request(example+"/search")), start(t.Context(), r, request(example+"/search"))
+		want := []heed.BucketState{{Bucket: "search", Waiting: 2, Paused: r.Check(request(example + "/search")).Wait, PauseCause: "refused"}}
+		if got := buckets(); !slices.Equal(got, want) || want[0].Paused < 29*time.Second {
+			t.Errorf("buckets are %+v, want %+v", got, want)
+		}
+		text, err := json.Marshal(buckets())
+		var back []heed.BucketState
+		if err != nil || json.Unmarshal(text, &back) != nil || !slices.Equal(back, want) {
+			t.Errorf("as JSON it is %s, %v", text, err)
+		}
+		if p := r.Snapshot()[0].Partitions[0]; p.Paused > 0 || r.Snapshot()[0].Paused > 0 || !r.Check(request(example+"/core")).Allowed {
+			t.Errorf("others are held, too: %+v", p)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := buckets(); got != nil || !first.done() || first.err != nil {
+			t.Errorf("once the pause is over it is %+v; %v", got, first.err)
+		}
+		first.permit.Release()
+		synctest.Wait()
+		if second.done() {
+			second.permit.Release()
 		}
 	})
 }

@@ -39,10 +39,20 @@ type PartitionState struct {
 	Waited     time.Duration `json:"waited"`
 	Paused     time.Duration `json:"paused,omitempty"`
 	PauseCause string        `json:"pause_cause,omitempty"`
+	Buckets    []BucketState `json:"buckets,omitempty"` // where the origin has several budgets, those that are paused or that requests wait for
 	Refusals   int64         `json:"refusals"`
 	Opening    int           `json:"opening,omitempty"`  // requests that may be unanswered while it is being found out what is allowed; 0: no such bound
 	Cap        int           `json:"cap,omitempty"`      // requests that may be unanswered because the server is short of capacity; 0: no such bound
 	Degraded   bool          `json:"degraded,omitempty"` // the shared ledger cannot be reached, and goes on without its store
+}
+
+// A BucketState is the state of one of an origin's budgets, in which only some of a partition's requests are counted, or of
+// several that the same requests are counted in. What holds the whole partition or the origin is not repeated here.
+type BucketState struct {
+	Bucket     string        `json:"bucket"`                // as in [PolicyState], several with ", " between them; or method and shape of the path, where it is not known yet
+	Waiting    int           `json:"waiting"`               // requests that wait until they may go, also for something else than the budget
+	Paused     time.Duration `json:"paused,omitempty"`      // how much longer its requests are held because one was refused
+	PauseCause string        `json:"pause_cause,omitempty"` // "refused"; "": it is not paused
 }
 
 // A PolicyState is the state of one policy.
@@ -133,7 +143,24 @@ func (p *partition) state(now time.Time) PartitionState {
 	for _, sl := range p.slots {
 		s.Policies = append(s.Policies, sl.state(now))
 	}
+	s.Buckets = p.bucketStates(now)
 	return s
+}
+
+// bucketStates are those of the budgets that are paused or waited for, sorted by name; nil: there are none.
+func (p *partition) bucketStates(now time.Time) (all []BucketState) {
+	aside := map[*lane]int{} // until their own next try
+	for _, w := range p.parked.items {
+		aside[w.lane]++
+	}
+	for _, l := range p.lanes {
+		s := BucketState{Bucket: l.shown(), Waiting: l.queue.len() + aside[l]}
+		if s.Paused, s.PauseCause = l.pause.state(now); s.Waiting > 0 || s.Paused > 0 {
+			all = append(all, s)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b BucketState) int { return cmp.Compare(a.Bucket, b.Bucket) })
+	return all
 }
 
 func (p *pause) state(now time.Time) (time.Duration, string) {
