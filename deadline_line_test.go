@@ -94,6 +94,45 @@ func TestDeadlinesAreJudgedAgainWhenOthersPushIn(t *testing.T) {
 	})
 }
 
+// So does one with another credential, where what holds them holds for all.
+func TestDeadlinesAreJudgedAgainWhenOthersPushInElsewhere(t *testing.T) {
+	for name, limits := range map[string]heed.Limits{"interval": {MinInterval: time.Second}, "pause between": {MinPause: time.Second}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRegistry(t, heed.Config{})
+				defer r.Close()
+				for range 40 { // met beforehand, so that nobody has to scout
+					done(acquire(t, r, request(example, "X-Api-Key", "a")))
+					done(acquire(t, r, request(example, "X-Api-Key", "b")))
+				}
+				r.SetLimits("*", limits)
+				time.Sleep(time.Minute)
+				done(acquire(t, r, request(example, "X-Api-Key", "a")))
+				patient, hasty := startWithin(t, r, time.Minute, "X-Api-Key", "b"), startWithin(t, r, 5500*time.Millisecond, "X-Api-Key", "b")
+				var high []*waiting
+				for range 3 {
+					high = append(high, start(heed.WithPriority(t.Context(), heed.PriorityHigh), r, request(example, "X-Api-Key", "a")))
+				}
+				if hasty.done() {
+					t.Fatalf("after 3 of 4: %v", hasty.err)
+				}
+				high = append(high, start(heed.WithPriority(t.Context(), heed.PriorityHigh), r, request(example, "X-Api-Key", "a")))
+				if !hasty.done() || hasty.at != 0 || limitErr(t, hasty.err).Wait != 6*time.Second {
+					t.Errorf("after %v: %v", hasty.at, hasty.err)
+				}
+				for _, w := range append(high, patient) {
+					time.Sleep(time.Second)
+					synctest.Wait()
+					if !w.done() || w.err != nil {
+						t.Fatalf("%+v", w)
+					}
+					done(w.permit)
+				}
+			})
+		})
+	}
+}
+
 // Who waits in another partition for more than what all wait for is not sure to go first.
 func TestDeadlinesAreNotJudgedByThoseWhoWaitForMore(t *testing.T) {
 	for _, tc := range []struct {

@@ -57,6 +57,16 @@ func (q *queue) head() *waiter {
 	return nil
 }
 
+// last returns who goes last; nil: nobody waits.
+func (q *queue) last() (last *waiter) {
+	for i := range q.lines {
+		if w := q.lines[i].last(); w != nil {
+			last = w
+		}
+	}
+	return last
+}
+
 // firstUntried returns the first in the head's line that has not been refused yet; nil: there is none.
 func (q *queue) firstUntried() *waiter {
 	for i := range q.lines {

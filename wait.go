@@ -63,7 +63,11 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 			p.askLedger(w)
 		}
 	}
-	p.wake(now)
+	if !mayGo && !v.asks && o.isOvertakenBy(w) { // else it may yet be taken out of line
+		o.wakeAll(now)
+	} else {
+		p.wake(now)
+	}
 	if w.over { // those that wait were held by something else
 		return w, nil, nil
 	}

@@ -296,6 +296,27 @@ func (o *origin) settleDeadlines(now time.Time) {
 	}
 }
 
+// mostOvertaken bounds those that are judged again because one who came later goes before them.
+const mostOvertaken = 256
+
+// isOvertakenBy reports whether there are, in other partitions than w's, requests with deadlines that may be put off by w,
+// which has just come. Where so many wait that to look at each would take long, they are told later.
+func (o *origin) isOvertakenBy(w *waiter) (any bool) {
+	if !o.takesTime() || max(o.waiting, len(o.partitions)) > mostOvertaken {
+		return false
+	}
+	for _, p := range o.partitions {
+		if p == w.home {
+			continue
+		}
+		p.queues(func(_ *lane, q *queue) {
+			t := q.tally()
+			any = any || !t.deadline.IsZero() && w.precedes(&q.last().ask)
+		})
+	}
+	return any
+}
+
 // byTurn orders waiters as they go.
 func byTurn(a, b *waiter) int {
 	if a.precedes(&b.ask) {
