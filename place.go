@@ -8,7 +8,8 @@ import (
 // A place is what goes before a request, as far as is sure.
 type place struct {
 	n         int     // those of its partition that are before it
-	elsewhere int     // those of the origin's other partitions
+	again     int     // of them stand elsewhere, too, and may be counted there
+	elsewhere int     // those of the origin's other partitions that are not among the n
 	units     []int64 // what those of the n that stand in no other line take of each of the partition's slots; nil: nothing
 	astride   []int64 // what the others take, from one line or another; nil: no share of that is counted
 	abreast   int     // how many those are, all of them in the very lines of the request; -1: some stand in others
@@ -63,7 +64,7 @@ func (p *partition) fits(t *tally) bool {
 
 // put makes it the place behind requests that come to t.
 func (pl *place) put(p *partition, t *tally) {
-	pl.n = t.n
+	pl.n, pl.again = t.n, t.again
 	for i, s := range p.slots {
 		astride := s.sureOf(&t.astride)
 		pl.units[i] = s.sureOf(&t.amount) - astride
@@ -76,6 +77,9 @@ func (pl *place) put(p *partition, t *tally) {
 // add puts a before the place.
 func (pl *place) add(p *partition, a *ask) {
 	pl.n++
+	if a.again {
+		pl.again++
+	}
 	for i, s := range p.slots {
 		n := p.cost(s, a)
 		if s.policy.Unit == UnitContentBytes {
@@ -134,11 +138,10 @@ func (p *partition) behindOthers(now time.Time, a *ask, pl *place, v verdict) ve
 	if v.goes(now) {
 		return v
 	}
-	n := p.others(now, a)
-	if n == 0 {
+	pl.elsewhere = max(p.others(now, a)-pl.again, 0)
+	if pl.elsewhere == 0 {
 		return v
 	}
-	pl.elsewhere = n
 	return p.judge(now, a, pl)
 }
 

@@ -499,6 +499,34 @@ func TestPoolJudgesDeadlinesByWhatAllLinesLetGo(t *testing.T) {
 	}
 }
 
+// Where an interval holds for all tokens, too, who waits in several lines is counted once, in whatever line.
+func TestPoolStaysInAllLinesThatWouldLetARequestGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(t, heed.Config{})
+		defer r.Close()
+		base := baseFunc(func(*http.Request) (*http.Response, error) { return answer(200), nil })
+		pool := &heed.Pool{Transport: &heed.Transport{Base: base, Registry: r}, Tokens: tokens("a", "b")}
+		for range 40 {
+			fetch(t, pool, example)
+		}
+		if err := r.SetLimits("*", heed.Limits{MinInterval: 10 * time.Second}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		inFlight := acquire(t, r, request(example, "Authorization", "Bearer a"))
+		go pool.RoundTrip(request(example))
+		synctest.Wait()
+		time.AfterFunc(time.Second, func() { inFlight.Observe(answer(429, "Retry-After", "60")) })
+		ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
+		defer cancel()
+		began := time.Now()
+		if _, err := pool.RoundTrip(request(example).WithContext(ctx)); err != nil || time.Since(began) != 20*time.Second {
+			t.Errorf("after %v: %v, want it to go with the other token after 20 s", time.Since(began), err)
+		}
+		inFlight.Release()
+	})
+}
+
 func TestPoolDoesNotTakeTokensToOtherOrigins(t *testing.T) {
 	seen := map[string]string{}
 	base := baseFunc(func(req *http.Request) (*http.Response, error) {

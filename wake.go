@@ -282,7 +282,7 @@ func (o *origin) settleDeadlines(now time.Time) {
 		late := false
 		if !w.deadline.IsZero() {
 			pl := f.place
-			pl.elsewhere = all - sure[p]
+			pl.elsewhere = max(all-sure[p]-pl.again, 0)
 			v := p.judge(now, &w.ask, &pl)
 			late = p.refuseLate(now, w, &v)
 		}
