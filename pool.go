@@ -267,7 +267,7 @@ func (p *Pool) soonest(tokens []*token, a ask) (tok *token, pm *Permit, err erro
 		told = over
 	}()
 	a.inLine, a.went = nil, new(atomic.Bool)
-	a.lines = linesOf(tokens)
+	a.lines, a.peers = linesOf(tokens), &peers{}
 	a.share = p.hopeless(tokens, &a)
 	for _, tok := range tokens {
 		a.notBefore, a.budgets, a.again = tok.notBefore, tok.budgets, len(waiting) > 0
@@ -283,6 +283,7 @@ func (p *Pool) soonest(tokens []*token, a ask) (tok *token, pm *Permit, err erro
 			refused = err
 		}
 	}
+	a.peers.take(len(tokens))
 	if inLine != nil && len(waiting) > 0 {
 		inLine()
 	}

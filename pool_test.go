@@ -499,6 +499,63 @@ func TestPoolJudgesDeadlinesByWhatAllLinesLetGo(t *testing.T) {
 	}
 }
 
+// Those that the lines together no longer let go in time are refused in all of them as soon as that is certain.
+func TestPoolJudgesDeadlinesAgain(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(*heed.Registry, *heed.Pool)
+		want   int
+	}{
+		{"nothing happens", func(*heed.Registry, *heed.Pool) {}, 20},
+		{"a lower limit", func(r *heed.Registry, _ *heed.Pool) { r.SetLimits("*", quota(4, 10*time.Second)) }, 8},
+		{"others push in", func(_ *heed.Registry, pool *heed.Pool) {
+			for range 12 {
+				ctx := heed.WithPriority(context.Background(), heed.PriorityHigh)
+				go pool.RoundTrip(request(example).WithContext(ctx))
+				synctest.Wait()
+			}
+		}, 8},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRegistry(t, heed.Config{})
+				defer r.Close()
+				base := baseFunc(func(*http.Request) (*http.Response, error) { return answer(200), nil })
+				pool := &heed.Pool{Transport: &heed.Transport{Base: base, Registry: r}, Tokens: tokens("a", "b")}
+				for range 40 {
+					fetch(t, pool, example)
+				}
+				r.SetLimits("*", quota(10, 10*time.Second))
+				time.Sleep(time.Hour)
+				for range 20 { // all there is
+					fetch(t, pool, example)
+				}
+				var went, late atomic.Int32
+				began := time.Now()
+				for range 20 {
+					go func() {
+						ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+						defer cancel()
+						if _, err := pool.RoundTrip(request(example).WithContext(ctx)); err == nil {
+							went.Add(1)
+						} else if !errors.Is(err, heed.ErrLimited) || time.Since(began) > time.Second {
+							late.Add(1)
+						}
+					}()
+					synctest.Wait()
+				}
+				time.Sleep(time.Second)
+				tc.change(r, pool)
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if int(went.Load()) != tc.want || late.Load() > 0 {
+					t.Errorf("%d went, want %d; %d were not refused at once", went.Load(), tc.want, late.Load())
+				}
+			})
+		})
+	}
+}
+
 // Where an interval holds for all tokens, too, who waits in several lines is counted once, in whatever line.
 func TestPoolStaysInAllLinesThatWouldLetARequestGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

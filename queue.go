@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -167,11 +168,26 @@ type ask struct {
 	maxWait   bool          // the deadline is Limits.MaxWait's
 	lane      *lane         // of the budgets it is counted in; nil: none known
 	budgets   string        // the key of that lane, as the answer that has it tried again named it; "": as its like are counted
+	peers     *peers        // where it stands; nil: in one line
 	lines     lines         // it stands in several, and goes from one of them; zero: it stands in one
 	share     int           // a place counts a share of those that stand in the same lines as it: one in so many; 0: none of them, for all may go from elsewhere
 	again     bool          // it stands in another line already: whether it goes from here is not sure
 	went      *atomic.Bool  // it has gone from one of its lines, which may be of several origins; nil: it stands in one
 	inLine    func()        // what to do once it is put in line; nil: nothing
+}
+
+// peers are the places in line of one request that goes from one of them. Once it has taken all of them, which are of one
+// origin then, that one's lock guards them.
+type peers struct {
+	all   []*waiter
+	taken atomic.Bool
+}
+
+// take notes that a request waits wherever it may, unless a line did not take it, or is another origin's.
+func (ps *peers) take(lines int) {
+	if len(ps.all) == lines && !slices.ContainsFunc(ps.all, func(w *waiter) bool { return w.origin != ps.all[0].origin }) {
+		ps.taken.Store(true)
+	}
 }
 
 // lines are those of several tokens in which a request waits.

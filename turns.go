@@ -37,7 +37,9 @@ func (p *partition) wake(now time.Time) {
 	case o.stirred || o.limits.Unlimited:
 		o.gather(now)
 	default:
-		p.gatherKin(now)
+		if p.gatherKin(now); o.stirred { // those who stood elsewhere, too, have left
+			o.gather(now)
+		}
 	}
 	o.serve(now)
 }

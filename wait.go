@@ -57,6 +57,9 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 	w := &waiter{ask: *a, ctx: ctx, origin: o, home: p, ready: make(chan struct{}), held: v.obstacle}
 	w.share = 0 // who is late in one line may yet go from another
 	p.join(now, w)
+	if a.peers != nil {
+		a.peers.all = append(a.peers.all, w)
+	}
 	if p.shared != nil && a.opts.noWait {
 		p.shared.hasty = true
 		if v.asks && pl.n == 0 && o.shared.asks() { // it does not wait for its turn, either
