@@ -196,7 +196,7 @@ func (b *book) loseIfHung(now time.Time, a *ask, deadline time.Time) time.Durati
 		return left
 	case left > 0 || !slices.Contains(b.askers, a): // it has its answer
 	default:
-		err := noAnswer(most)
+		err := b.l.noAnswer(since, most)
 		if b.l.o.OnOutage == GoAlone {
 			b.lost(now, &question{}, err)
 		} else {

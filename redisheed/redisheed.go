@@ -37,6 +37,7 @@ type Ledger struct {
 	numbers   atomic.Int64 // given to questions and to what they tell: Redis remembers them for longer than a book may live
 
 	outage outage
+	dials  *dials
 
 	mu        sync.Mutex
 	seed      []byte    // nil: not known yet
@@ -124,7 +125,8 @@ type Outage int
 
 const (
 	// Fail refuses requests with the error of the connection, wrapped, and at
-	// once where it is known already that Redis is lost.
+	// once where it is known already that Redis is lost. Where Redis can be
+	// connected to and does not answer, that is [context.DeadlineExceeded].
 	Fail Outage = iota
 
 	// GoAlone has this process keep to its share of each quota: the quota
@@ -151,7 +153,8 @@ var ErrClosed = errors.New("redisheed: ledger closed")
 
 // New returns a Ledger that keeps its books in c: a single Redis or Valkey
 // (7 or newer), one behind Sentinel, or a Cluster. c stays the caller's to
-// close, after the Ledger. New itself does not talk to Redis.
+// close, after the Ledger. New itself does not talk to Redis. It adds a hook to
+// c, which sees why Redis cannot be connected to.
 func New(c redis.UniversalClient, o Options) *Ledger {
 	bad := o.check()
 	o.Prefix = cmp.Or(o.Prefix, defaultPrefix)
@@ -164,8 +167,10 @@ func New(c redis.UniversalClient, o Options) *Ledger {
 	}
 	var id [6]byte
 	rand.Read(id[:])
+	var dialed dials
+	dialed.watch(c)
 	return &Ledger{
-		c: c, o: o, bad: bad, id: hex.EncodeToString(id[:]), seed: o.Seed, own: randomSeed(), wallClock: time.Time.UnixMicro,
+		c: c, o: o, bad: bad, dials: &dialed, id: hex.EncodeToString(id[:]), seed: o.Seed, own: randomSeed(), wallClock: time.Time.UnixMicro,
 		books: make(map[bookName]*book), origins: make(map[string]*slots), listeners: make(map[int]func(heed.News)),
 	}
 }

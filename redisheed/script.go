@@ -282,23 +282,32 @@ func (l *Ledger) run(ctx context.Context, origin, partition string, q *question,
 		}
 		return r, err
 	}
-	r, err := call(ctx, l.o.Timeout, ask, late)
+	r, err := call(ctx, l, l.o.Timeout, ask, late)
 	l.note(ctx, err)
 	return r, err
 }
 
-func noAnswer(within time.Duration) error {
-	return fmt.Errorf("redisheed: no answer from Redis within %v: %w", within, context.DeadlineExceeded)
+// noAnswer is the error where Redis did not answer within a time since an instant: that of connecting to
+// it, if that is why.
+func (l *Ledger) noAnswer(since time.Time, within time.Duration) error {
+	why := l.dials.failedSince(since)
+	if why == nil {
+		why = context.DeadlineExceeded
+	}
+	return fmt.Errorf("redisheed: no answer from Redis within %v: %w", within, why)
 }
+
+var errTimeout = errors.New("redisheed: Redis took too long")
 
 // call calls f, for no longer than ctx and the timeout allow, whatever the
 // client makes of either. What f returns too late goes to late.
-func call[T any](ctx context.Context, timeout time.Duration, f func(context.Context) (T, error), late func(T)) (T, error) {
+func call[T any](ctx context.Context, l *Ledger, timeout time.Duration, f func(context.Context) (T, error), late func(T)) (T, error) {
 	type result struct {
 		v   T
 		err error
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, noAnswer(timeout))
+	began := time.Now()
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTimeout)
 	done := make(chan result, 1)
 	go func() {
 		// The command itself is not cancelled: what it did must become known.
@@ -312,6 +321,9 @@ func call[T any](ctx context.Context, timeout time.Duration, f func(context.Cont
 	case <-ctx.Done():
 	}
 	err := context.Cause(ctx)
+	if err == errTimeout {
+		err = l.noAnswer(began, timeout)
+	}
 	cancel()
 	go func() {
 		if r := <-done; r.err == nil && late != nil {

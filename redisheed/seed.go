@@ -129,7 +129,7 @@ func (l *Ledger) agreeOn(ctx context.Context, offered []byte) ([]byte, error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		timeout = min(timeout, enough(time.Now(), deadline, 0))
 	}
-	v, err := call(ctx, timeout, func(ctx context.Context) (string, error) {
+	v, err := call(ctx, l, timeout, func(ctx context.Context) (string, error) {
 		v, err := l.c.Get(ctx, key).Result()
 		if !errors.Is(err, redis.Nil) {
 			return v, err
