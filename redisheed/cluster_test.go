@@ -2,10 +2,14 @@ package redisheed
 
 import (
 	"context"
+	"net"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/heedhttp/heed"
 	"github.com/redis/go-redis/v9"
 )
@@ -75,5 +79,71 @@ func TestANewPartitionWaitsForASlotThatMoves(t *testing.T) {
 				t.Error(err)
 			}
 		}
+	}
+}
+
+// A client that sends what a dead master is asked nowhere else is told to look who has taken over.
+func TestAReplicaThatTakesOverIsFoundAtOnce(t *testing.T) {
+	for outage, what := range map[Outage]string{Fail: "failing", GoAlone: "going alone"} {
+		t.Run(what, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, replica *miniredis.Miniredis) {
+				var addr atomic.Pointer[string] // of the master
+				old, replaced := "192.0.2.1:6379", "192.0.2.2:6379"
+				addr.Store(&old)
+				master := miniredis.NewMiniRedis()
+				var dead atomic.Bool
+				rc := redis.NewClusterClient(&redis.ClusterOptions{
+					Addrs: []string{old}, DisableRoutingPolicies: true,
+					ClusterSlots: func(ctx context.Context) ([]redis.ClusterSlot, error) { return oneMaster(*addr.Load())(ctx) },
+					Dialer: func(ctx context.Context, network, at string) (net.Conn, error) {
+						switch {
+						case at == replaced:
+							return replica.Dial()
+						case dead.Load():
+							return nobodyListens(ctx, network, at)
+						}
+						return master.Dial()
+					},
+				})
+				l := New(rc, quiet(Options{Timeout: time.Second, OnOutage: outage}))
+				noSubscription(l)
+				r, err := heed.NewRegistry(heed.Config{Ledger: l, Logger: l.o.Logger})
+				if err != nil {
+					t.Fatal(err)
+				}
+				named := request()
+				named.Header.Set("Authorization", "Bearer token") // hashed with a seed that is yet to be asked for
+				reached := func() bool {
+					for _, req := range []*http.Request{request(), named} {
+						if pm, err := r.Acquire(t.Context(), req); err == nil {
+							answer(pm, 200)
+							pm.Release()
+						}
+						if d := r.Check(req); d.Err != nil {
+							return false
+						}
+					}
+					return true
+				}
+				acquire(t, r).Release()
+				master.Close()
+				dead.Store(true)
+				if reached() {
+					t.Error("the master is reached though it is dead")
+				}
+				time.Sleep(time.Second)
+				addr.Store(&replaced)
+				began := time.Now()
+				for !reached() && time.Since(began) < time.Minute {
+					time.Sleep(100 * time.Millisecond)
+				}
+				if d := time.Since(began); d > 5*time.Second {
+					t.Errorf("the replica that took over was found after %v", d)
+				}
+				r.Close()
+				l.Close()
+				rc.Close()
+			})
+		})
 	}
 }

@@ -20,8 +20,8 @@ type outage struct {
 // note takes in what became of a question. What Redis says itself concerns that question alone, and
 // so it is with the masters of a Cluster.
 func (l *Ledger) note(ctx context.Context, err error) {
-	var said redis.Error
-	if _, single := l.c.(*redis.Client); !single || errors.As(err, &said) || errors.Is(err, errReply) || err != nil && ctx.Err() != nil {
+	l.seekMaster(ctx, err)
+	if _, single := l.c.(*redis.Client); !single || said(err) || err != nil && ctx.Err() != nil {
 		return
 	}
 	lasts := tryAgainAtMost
@@ -31,6 +31,20 @@ func (l *Ledger) note(ctx context.Context, err error) {
 	l.outage.mu.Lock()
 	defer l.outage.mu.Unlock()
 	l.outage.err, l.outage.until = err, time.Now().Add(lasts)
+}
+
+// said reports whether err is something that Redis said.
+func said(err error) bool {
+	var e redis.Error
+	return errors.As(err, &e) || errors.Is(err, errReply)
+}
+
+// seekMaster has the client of a Cluster find out which node has taken over where a master did not answer: by
+// itself it looks once a minute, for one that is dead sends it nowhere else.
+func (l *Ledger) seekMaster(ctx context.Context, err error) {
+	if c, ok := l.c.(*redis.ClusterClient); ok && err != nil && !said(err) && ctx.Err() == nil {
+		c.ReloadState(ctx)
+	}
 }
 
 // lost returns why Redis is known to be lost; nil: it is not known. After a while it is nil once,

@@ -139,7 +139,7 @@ func (l *Ledger) agreeOn(ctx context.Context, offered []byte) ([]byte, error) {
 		}
 		return l.c.Get(ctx, key).Result()
 	}, nil)
-	if err != nil {
+	if l.seekMaster(ctx, err); err != nil {
 		return nil, err
 	}
 	seed, err := hex.DecodeString(v)
