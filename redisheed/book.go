@@ -131,7 +131,7 @@ func (b *book) take(ctx context.Context, a *ask) (got, error) {
 	case b.closed:
 		b.mu.Unlock()
 		return got{}, ErrClosed
-	case b.down != nil && now.Before(b.retryAt) && b.l.o.OnOutage == Fail:
+	case b.down != nil && (now.Before(b.retryAt) || b.flying) && b.l.o.OnOutage == Fail:
 		err := b.down
 		b.mu.Unlock()
 		return got{}, err
@@ -139,6 +139,10 @@ func (b *book) take(ctx context.Context, a *ask) (got, error) {
 	a.ready = make(chan got, 1)
 	b.askers = append(b.askers, a)
 	b.pump(now)
+	var enoughSeen <-chan time.Time
+	if b.down != nil && b.l.o.OnOutage == Fail { // a looks whether Redis is back, and others may be waiting for a
+		enoughSeen = time.After(enough(now, now, b.rtt))
+	}
 	b.mu.Unlock()
 	var wakes <-chan time.Time
 	deadline, limited := ctx.Deadline()
@@ -156,6 +160,10 @@ wait:
 			wakes = nil
 			if left := b.loseIfHung(now, a, deadline); left > 0 {
 				wakes = time.After(left)
+			}
+		case <-enoughSeen:
+			if err := b.seesInVain(a); err != nil {
+				return got{}, err
 			}
 		}
 	}
@@ -206,6 +214,17 @@ func (b *book) loseIfHung(now time.Time, a *ask, deadline time.Time) time.Durati
 		b.pump(now)
 	}
 	return 0
+}
+
+// seesInVain returns why Redis is lost where it has not answered a's question, which goes on without a; nil: it has.
+func (b *book) seesInVain(a *ask) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.down == nil || !slices.Contains(b.askers, a) {
+		return nil
+	}
+	b.drop(a)
+	return b.down
 }
 
 func (b *book) drop(a *ask) {

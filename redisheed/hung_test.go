@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -200,6 +201,83 @@ func TestAHungRedisIsNoLimitToWhoCannotWaitForLong(t *testing.T) {
 					r.Close()
 					l.Close()
 					rc.Close()
+				})
+			})
+		}
+	}
+}
+
+// Once it is known that Redis is lost, nobody waits for long to see whether it is back, nor behind one who does.
+func TestNobodyWaitsForARedisThatIsKnownToBeLost(t *testing.T) {
+	for _, reached := range []bool{true, false} { // before
+		for name, lose := range map[string]func(context.Context, string, string) (net.Conn, error){
+			"nobody listens": nobodyListens,
+			"no answer": func(context.Context, string, string) (net.Conn, error) {
+				conn, _ := net.Pipe()
+				return conn, nil
+			},
+		} {
+			t.Run(fmt.Sprintf("%s, reached before: %v", name, reached), func(t *testing.T) {
+				inVirtualTime(t, func(t *testing.T, m *miniredis.Miniredis) {
+					var lost atomic.Bool
+					lost.Store(!reached)
+					rc := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+						if lost.Load() {
+							return lose(ctx, network, addr)
+						}
+						return m.Dial()
+					}})
+					l := New(rc, quiet(Options{Timeout: time.Second}))
+					noSubscription(l)
+					r, err := heed.NewRegistry(heed.Config{Ledger: l, Logger: l.o.Logger})
+					if err != nil {
+						t.Fatal(err)
+					}
+					var failed atomic.Int64
+					send := func(token string) (time.Duration, error) {
+						req := request()
+						req.Header.Set("Authorization", "Bearer "+token)
+						began := time.Now()
+						pm, err := r.Acquire(t.Context(), req)
+						if err == nil {
+							answer(pm, 200)
+							pm.Release()
+						}
+						return time.Since(began), err
+					}
+					_, err = send("a")
+					if (err == nil) != reached {
+						t.Error(err)
+					}
+					if reached {
+						lost.Store(true)
+						m.Close()
+						send("a") // which finds it out
+					}
+					var clients sync.WaitGroup
+					began := time.Now()
+					for i := range 10 {
+						clients.Go(func() {
+							for time.Since(began) < 10*time.Second {
+								d, err := send([]string{"a", "b"}[i%2])
+								if err != nil {
+									failed.Add(1)
+								}
+								if d > 100*time.Millisecond {
+									t.Errorf("%v from the beginning: %v after %v", time.Since(began), err, d)
+								}
+								time.Sleep(10 * time.Millisecond)
+							}
+						})
+					}
+					clients.Wait()
+					if failed.Load() == 0 {
+						t.Error("nothing failed")
+					}
+					r.Close()
+					l.Close()
+					rc.Close()
+					time.Sleep(10 * time.Minute)
 				})
 			})
 		}

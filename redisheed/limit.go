@@ -171,7 +171,7 @@ func (b *book) check(ctx context.Context, a *ask) (got, error) {
 		g.clients = b.clients
 		b.mu.Unlock()
 		return g, nil
-	case b.down != nil && now.Before(b.retryAt):
+	case b.down != nil && (now.Before(b.retryAt) || b.flying):
 		err := b.down
 		b.mu.Unlock()
 		return got{}, err

@@ -84,6 +84,8 @@ type Options struct {
 	// Timeout is how long Redis may take for one answer before it counts as
 	// lost. 0: 1 s. For a request whose context ends sooner it is half the
 	// time that is left, 20 ms at least, and four times what answers took lately.
+	// While Redis is lost, a request that finds out whether it is back waits for
+	// no longer than these.
 	Timeout time.Duration
 
 	// Lease is how long units that a busy process took in advance may stay in

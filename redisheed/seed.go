@@ -54,21 +54,26 @@ func hashed(seed []byte, credential string) string {
 }
 
 // theSeed returns the seed that all processes use. Where Redis did not say, it
-// is not asked again for a while.
+// is not asked again for a while, and then by one, which does not wait for long.
 func (l *Ledger) theSeed(ctx context.Context) ([]byte, error) {
 	l.mu.Lock()
-	seed, err := l.seed, l.seedErr
-	early := time.Now().Before(l.seedAgain)
+	seed, err, now, timeout := l.seed, l.seedErr, time.Now(), l.o.Timeout
+	lost, early := err != nil, now.Before(l.seedAgain)
+	if lost && !early {
+		l.seedAgain, timeout = now.Add(timeout+tryAgainAtMost), min(timeout, enough(now, now, 0))
+	}
 	l.mu.Unlock()
 	if seed != nil {
 		return seed, nil
 	}
-	if err != nil && early {
+	if lost && early {
 		return nil, err
 	}
-	if seed, err = l.fetchSeed(ctx); err != nil && ctx.Err() == nil {
+	if seed, err = l.fetchSeed(ctx, timeout); err != nil && ctx.Err() == nil {
 		l.mu.Lock()
-		l.seedErr, l.seedAgain = err, time.Now().Add(tryAgainAtMost)
+		if l.seedErr = err; !lost {
+			l.seedAgain = time.Now().Add(tryAgainAtMost)
+		}
 		l.mu.Unlock()
 	}
 	return seed, err
@@ -109,44 +114,50 @@ func randomSeed() []byte {
 }
 
 // fetchSeed takes the seed that is kept in Redis, and puts one there where
-// there is none.
-func (l *Ledger) fetchSeed(ctx context.Context) ([]byte, error) {
-	seed, err := l.agreeOn(ctx, randomSeed())
+// there is none. A seed that comes too late is there for whoever asks next.
+func (l *Ledger) fetchSeed(ctx context.Context, timeout time.Duration) ([]byte, error) {
+	learn := func(seed []byte) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.seed == nil {
+			l.seed, l.seedDue = seed, time.Now().Add(seedEvery)
+		}
+	}
+	seed, err := l.agreeOn(ctx, timeout, randomSeed(), learn)
 	if err != nil {
 		return nil, err
 	}
+	learn(seed)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.seed == nil {
-		l.seed, l.seedDue = seed, time.Now().Add(seedEvery)
-	}
 	return l.seed, nil
 }
 
-// agreeOn returns the seed that is kept in Redis: what is offered, where there was none.
-func (l *Ledger) agreeOn(ctx context.Context, offered []byte) ([]byte, error) {
-	key, timeout := l.o.Prefix+":seed", l.o.Timeout
+// agreeOn returns the seed that is kept in Redis: what is offered, where there was none. One that comes too
+// late goes to late.
+func (l *Ledger) agreeOn(ctx context.Context, timeout time.Duration, offered []byte, late func([]byte)) ([]byte, error) {
+	key := l.o.Prefix + ":seed"
 	if deadline, ok := ctx.Deadline(); ok {
 		timeout = min(timeout, enough(time.Now(), deadline, 0))
 	}
-	v, err := call(ctx, l, timeout, func(ctx context.Context) (string, error) {
+	seed, err := call(ctx, l, timeout, func(ctx context.Context) ([]byte, error) {
 		v, err := l.c.Get(ctx, key).Result()
-		if !errors.Is(err, redis.Nil) {
-			return v, err
+		if errors.Is(err, redis.Nil) {
+			if err = l.c.SetNX(ctx, key, hex.EncodeToString(offered), 0).Err(); err == nil {
+				v, err = l.c.Get(ctx, key).Result()
+			}
 		}
-		if err := l.c.SetNX(ctx, key, hex.EncodeToString(offered), 0).Err(); err != nil {
-			return "", err
+		if err != nil {
+			return nil, err
 		}
-		return l.c.Get(ctx, key).Result()
-	}, nil)
-	if l.seekMaster(ctx, err); err != nil {
-		return nil, err
-	}
-	seed, err := hex.DecodeString(v)
-	if err != nil {
-		return nil, fmt.Errorf("redisheed: %s is not a seed: %w", key, err)
-	}
-	return seed, nil
+		seed, err := hex.DecodeString(v)
+		if err != nil {
+			return nil, fmt.Errorf("redisheed: %s is not a seed: %w", key, err)
+		}
+		return seed, nil
+	}, late)
+	l.seekMaster(ctx, err)
+	return seed, err
 }
 
 // seedEvery is how often a process that asks Redis sees to it that the seed is there: it is
@@ -162,7 +173,7 @@ func (l *Ledger) keepSeed() {
 	if l.o.Seed != nil || seed == nil {
 		return
 	}
-	kept, err := l.agreeOn(context.Background(), seed)
+	kept, err := l.agreeOn(context.Background(), l.o.Timeout, seed, nil)
 	if err != nil || bytes.Equal(kept, seed) {
 		return
 	}
