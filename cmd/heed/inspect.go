@@ -127,7 +127,7 @@ func ask(ctx context.Context, req *http.Request) (report, error) {
 		return report{}, err
 	}
 	defer registry.Close()
-	tap := &tap{base: http.DefaultTransport, hops: []hop{}}
+	tap := &tap{base: http.DefaultTransport, registry: registry, hops: []hop{}}
 	client := &http.Client{Transport: &heed.Transport{Base: tap, Registry: registry, Retry: heed.Retry{Max: -1}}}
 	resp, err := client.Do(req.WithContext(ctx))
 	if err == nil {
@@ -147,7 +147,7 @@ func ask(ctx context.Context, req *http.Request) (report, error) {
 	return r, err
 }
 
-// readBody adds what heed has learned of the hop's origin though its fields
+// readBody adds what heed has learned of the hop's origin since the request was sent, though its fields
 // announced nothing: what the body said.
 func (h *hop) readBody(learned []heed.OriginState) {
 	for _, o := range learned {
@@ -155,7 +155,7 @@ func (h *hop) readBody(learned []heed.OriginState) {
 			continue
 		}
 		for _, p := range o.Partitions[len(o.Partitions)-1].Policies {
-			if p.Source != heed.SourceAnnounced {
+			if p.Source != heed.SourceAnnounced || h.before[policyName{o.Origin, p.Name, p.Unit}] {
 				continue
 			}
 			said := policySaid{Name: p.Name, Unit: string(p.Unit)}
@@ -176,13 +176,36 @@ func (h *hop) readBody(learned []heed.OriginState) {
 // inBody is shown for the dialect of what a body says.
 const inBody = "body"
 
+// A policyName tells a policy of an origin from others.
+type policyName struct {
+	origin, name string
+	unit         heed.Unit
+}
+
+// announcedIn is the policies that origins have announced.
+func announcedIn(learned []heed.OriginState) map[policyName]bool {
+	all := map[policyName]bool{}
+	for _, o := range learned {
+		for _, partition := range o.Partitions {
+			for _, p := range partition.Policies {
+				if p.Source == heed.SourceAnnounced {
+					all[policyName{o.Origin, p.Name, p.Unit}] = true
+				}
+			}
+		}
+	}
+	return all
+}
+
 // A tap is a RoundTripper that writes down what the answers it passes on say.
 type tap struct {
-	base http.RoundTripper
-	hops []hop
+	base     http.RoundTripper
+	registry *heed.Registry
+	hops     []hop
 }
 
 func (t *tap) RoundTrip(req *http.Request) (*http.Response, error) {
+	before := announcedIn(t.registry.Snapshot())
 	began := time.Now()
 	resp, err := t.base.RoundTrip(req)
 	if err != nil {
@@ -193,7 +216,7 @@ func (t *tap) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	now := time.Now()
 	h := hopFrom(heed.ParseAnnouncement(resp, now))
-	h.request, h.Method, h.URL, h.Origin = req, req.Method, req.URL.Redacted(), heed.OriginOf(req.URL)
+	h.request, h.before, h.Method, h.URL, h.Origin = req, before, req.Method, req.URL.Redacted(), heed.OriginOf(req.URL)
 	h.Status, h.Seconds = resp.StatusCode, now.Sub(began).Seconds()
 	h.Location = resp.Header.Get("Location")
 	h.Problem = problemIn(resp)
@@ -218,6 +241,7 @@ type report struct {
 // A hop is one answer and what it said.
 type hop struct {
 	request *http.Request
+	before  map[policyName]bool // announced before the request was sent
 
 	Method     string           `json:"method"`
 	URL        string           `json:"url"`

@@ -228,6 +228,32 @@ func TestInspectSaysWhyItEnded(t *testing.T) {
 	})
 }
 
+// What the hop before announced is not what the body of a later answer says.
+func TestInspectClaimsNoMoreThanEachAnswerSays(t *testing.T) {
+	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/" {
+			w.Header().Set("X-RateLimit-Limit", "60")
+			w.Header().Set("X-RateLimit-Remaining", "59")
+			w.Header().Set("X-RateLimit-Reset", "30")
+			http.Redirect(w, r, "/next", http.StatusFound)
+		}
+	}))
+	stdout, stderr, status := heedCommand(t, "inspect", "--json", url+"/")
+	var r report
+	if err := json.Unmarshal([]byte(stdout), &r); err != nil || status != exitOK || len(r.Hops) != 2 {
+		t.Fatalf("exit status %d, %v, stdout %q, stderr %q", status, err, stdout, stderr)
+	}
+	if h := r.Hops[0]; len(h.Policies) != 1 || h.Dialect != "x-ratelimit" {
+		t.Errorf("the first hop is %+v", h)
+	}
+	if h := r.Hops[1]; len(h.Policies) != 0 || h.Dialect != "" {
+		t.Errorf("the second hop is %+v", h)
+	}
+	if stdout, _, _ = heedCommand(t, "inspect", url+"/"); !strings.Contains(stdout, "announces no limits here") {
+		t.Errorf("the second hop is taken to announce something in\n%s", stdout)
+	}
+}
+
 func TestInspectKeepsToWhatItWasJustTold(t *testing.T) {
 	// The second hop goes to the same origin, which has nothing left.
 	var url string
