@@ -128,7 +128,7 @@ func ask(ctx context.Context, req *http.Request) (report, error) {
 	}
 	defer registry.Close()
 	tap := &tap{base: http.DefaultTransport, registry: registry, hops: []hop{}}
-	client := &http.Client{Transport: &heed.Transport{Base: tap, Registry: registry, Retry: heed.Retry{Max: -1}}}
+	client := &http.Client{Transport: &heed.Transport{Base: tap, Registry: registry, Retry: heed.Retry{Max: -1}}, CheckRedirect: redirected}
 	resp, err := client.Do(req.WithContext(ctx))
 	if err == nil {
 		io.CopyN(io.Discard, resp.Body, 16<<10) // some services state limits there
@@ -145,6 +145,23 @@ func ask(ctx context.Context, req *http.Request) (report, error) {
 		r.Announced = r.Announced || h.announced()
 	}
 	return r, err
+}
+
+// keyFields are those that credentials are sent in beside the fields that net/http takes for such.
+var keyFields = []string{"X-Api-Key", "Api-Key", "Private-Token"}
+
+// redirected follows as many redirects as net/http does, and keeps keys from hosts that they were not given for.
+func redirected(req *http.Request, via []*http.Request) error {
+	if len(via) >= 10 {
+		return errors.New("stopped after 10 redirects")
+	}
+	elsewhere := func(r *http.Request) bool { return !strings.EqualFold(r.URL.Hostname(), via[0].URL.Hostname()) }
+	if elsewhere(req) || slices.ContainsFunc(via, elsewhere) { // who was once sent away may be sent back by anyone
+		for _, name := range keyFields {
+			req.Header.Del(name)
+		}
+	}
+	return nil
 }
 
 // readBody adds what heed has learned of the hop's origin since the request was sent, though its fields
@@ -218,10 +235,18 @@ func (t *tap) RoundTrip(req *http.Request) (*http.Response, error) {
 	h := hopFrom(heed.ParseAnnouncement(resp, now))
 	h.request, h.before, h.Method, h.URL, h.Origin = req, before, req.Method, req.URL.Redacted(), heed.OriginOf(req.URL)
 	h.Status, h.Seconds = resp.StatusCode, now.Sub(began).Seconds()
-	h.Location = resp.Header.Get("Location")
+	h.Location = withoutPassword(resp.Header.Get("Location"))
 	h.Problem = problemIn(resp)
 	t.hops = append(t.hops, h)
 	return resp, nil
+}
+
+// withoutPassword is a reference whose password, where it has one, is not to be read.
+func withoutPassword(location string) string {
+	if u, err := url.Parse(location); err == nil && u.User != nil {
+		return u.Redacted()
+	}
+	return location
 }
 
 func (t *tap) CloseIdleConnections() {

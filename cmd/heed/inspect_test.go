@@ -228,6 +228,64 @@ func TestInspectSaysWhyItEnded(t *testing.T) {
 	})
 }
 
+// A key given for one host is no other's, as it is with what net/http knows for credentials.
+func TestInspectSendsNoKeyToAnotherHost(t *testing.T) {
+	before := http.DefaultTransport
+	t.Cleanup(func() { http.DefaultTransport = before })
+	next := map[string]string{
+		"https://a.example/": "/here", "https://a.example/here": "https://b.example/", "https://b.example/": "https://a.example/back",
+	}
+	got := map[string]http.Header{}
+	http.DefaultTransport = stub(func(req *http.Request) (*http.Response, error) {
+		got[req.URL.String()] = req.Header
+		w := httptest.NewRecorder()
+		if to := next[req.URL.String()]; to != "" {
+			w.Header().Set("Location", to)
+			w.WriteHeader(http.StatusFound)
+		}
+		return w.Result(), nil
+	})
+	keys := []string{"Authorization", "X-Api-Key", "Api-Key", "Private-Token"}
+	args := []string{"inspect", "https://a.example/"}
+	for _, name := range append(keys, "X-Other") {
+		args = append(args, "-H", name+": value")
+	}
+	heedCommand(t, args...)
+	for at, want := range map[string]bool{"https://a.example/": true, "https://a.example/here": true, "https://b.example/": false, "https://a.example/back": false} {
+		if got[at].Get("X-Other") == "" {
+			t.Errorf("%s was sent no X-Other", at)
+		}
+		for _, name := range keys {
+			if has := got[at].Get(name) != ""; has != want {
+				t.Errorf("%s was sent %s: %v, want %v", at, name, has, want)
+			}
+		}
+	}
+}
+
+func TestInspectEndsWhereRedirectsDoNot(t *testing.T) {
+	asked := 0
+	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		http.Redirect(w, r, "/", http.StatusFound)
+	}))
+	if _, stderr, status := heedCommand(t, "inspect", url); status != exitFailed || asked != 10 || !strings.Contains(stderr, "10 redirects") {
+		t.Errorf("exit status %d after %d requests, stderr %q", status, asked, stderr)
+	}
+}
+
+func TestInspectPrintsNoPassword(t *testing.T) {
+	target := serve(t, answering(200))
+	_, host, _ := strings.Cut(target, "://")
+	url := serve(t, answering(302, "Location", "http://user:sesame@"+host+"/there"))
+	for _, args := range [][]string{{"inspect", url}, {"inspect", url, "--json"}} {
+		stdout, stderr, _ := heedCommand(t, args...)
+		if all := stdout + stderr; strings.Contains(all, "sesame") || strings.Count(all, "http://user:xxxxx@"+host+"/there") != 2 {
+			t.Errorf("%q prints %s", args[1:], all)
+		}
+	}
+}
+
 // What the hop before announced is not what the body of a later answer says.
 func TestInspectClaimsNoMoreThanEachAnswerSays(t *testing.T) {
 	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
