@@ -56,7 +56,7 @@ func inspect(ctx context.Context, s streams, args []string) int {
 	timed, cancel := context.WithTimeoutCause(ctx, *timeout, fmt.Errorf("no answer within %v", *timeout))
 	defer cancel()
 
-	report, err := ask(timed, req)
+	report, err := ask(timed, s.err, req)
 	if *asJSON {
 		if err != nil {
 			report.Error = err.Error()
@@ -105,9 +105,12 @@ func inspectRequest(method, address string, fields []string) (*http.Request, err
 		name, value, ok := strings.Cut(field, ":")
 		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
 		switch {
-		case !ok || name == "":
+		case !ok || !isToken(name) || !isFieldValue(value):
 			return nil, fmt.Errorf("%q is not a field: it must read \"Name: value\"", field)
 		case http.CanonicalHeaderKey(name) == "Host":
+			if u, err := url.Parse("http://" + value); err != nil || u.Host != value || value == "" {
+				return nil, fmt.Errorf("%q does not name a host", field)
+			}
 			req.Host = value
 		default:
 			req.Header.Add(name, value)
@@ -119,10 +122,26 @@ func inspectRequest(method, address string, fields []string) (*http.Request, err
 	return req, nil
 }
 
+// isToken reports whether s can be a field's name (RFC 9110, section 5.6.2).
+func isToken(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return r <= ' ' || r > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
+	})
+}
+
+// isFieldValue reports whether s can be a field's value (RFC 9110, section 5.5).
+func isFieldValue(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == '\x7f' })
+}
+
 // ask sends req through heed and reports what every answer on the way said. It
-// reports what it has where there is an error too.
-func ask(ctx context.Context, req *http.Request) (report, error) {
-	registry, err := heed.NewRegistry(heed.Config{Logger: slog.New(slog.DiscardHandler)})
+// reports what it has where there is an error too. What it waits for it says to w.
+func ask(ctx context.Context, w io.Writer, req *http.Request) (report, error) {
+	registry, err := heed.NewRegistry(heed.Config{Logger: slog.New(slog.DiscardHandler), OnEvent: func(e heed.Event) {
+		if e.Kind == heed.EventWaiting {
+			fmt.Fprintf(w, "heed inspect: waiting for %s, as %s asks, before following it further\n", span(e.Wait), e.Origin)
+		}
+	}})
 	if err != nil {
 		return report{}, err
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -326,6 +327,35 @@ func TestInspectKeepsToWhatItWasJustTold(t *testing.T) {
 	if status != exitFailed || !strings.Contains(stderr, "not sent") || !strings.Contains(stdout, "0 left") {
 		t.Errorf("exit status %d, stdout %q, stderr %q", status, stdout, stderr)
 	}
+}
+
+func TestInspectSaysThatItWaits(t *testing.T) {
+	before := http.DefaultTransport
+	t.Cleanup(func() { http.DefaultTransport = before })
+	http.DefaultTransport = stub(func(req *http.Request) (*http.Response, error) {
+		w := httptest.NewRecorder()
+		if req.URL.Path == "/" {
+			w.Header().Set("RateLimit-Policy", `"p";q=1;w=3`)
+			w.Header().Set("RateLimit", `"p";r=0;t=3`)
+			w.Header().Set("Location", "/next")
+			w.WriteHeader(http.StatusFound)
+		}
+		return w.Result(), nil
+	})
+	synctest.Test(t, func(t *testing.T) {
+		var said string
+		began, at := time.Now(), time.Duration(-1)
+		stderr := writer(func(b []byte) (int, error) {
+			said, at = said+string(b), time.Since(began)
+			return len(b), nil
+		})
+		if status := run(t.Context(), []string{"inspect", "https://a.example/"}, io.Discard, stderr); status != exitOK {
+			t.Errorf("exit status %d", status)
+		}
+		if d := time.Since(began); d < 3*time.Second || at != 0 || !strings.Contains(said, "waiting for 3s, as https://a.example asks") {
+			t.Errorf("in %v it says, after %v, %q", d, at, said)
+		}
+	})
 }
 
 func TestSpan(t *testing.T) {
