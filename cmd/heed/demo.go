@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -96,23 +95,29 @@ func demo(ctx context.Context, s streams, args []string) int {
 
 	result := race.result()
 	if *asJSON {
-		e := json.NewEncoder(s.out)
-		e.SetIndent("", "  ")
-		if err := e.Encode(result); err != nil {
-			fmt.Fprintln(s.err, "heed demo:", err)
-			return exitFailed
-		}
+		err = s.printJSON(result)
 	} else {
-		result.print(s.out)
+		err = s.print(result.print)
 	}
 	heeded := result.Clients[1]
 	switch {
+	case err != nil:
+		fmt.Fprintln(s.err, "heed demo:", err)
+		return exitFailed
 	case ctx.Err() != nil:
 		return exitInterrupted
-	case heeded.Refused > 0 || heeded.Accepted == 0 || heeded.Failed > 0:
+	case heeded.Accepted == 0:
+		return s.noneAccepted(*duration)
+	case heeded.Refused > 0 || heeded.Failed > 0:
 		return exitFailed
 	}
 	return exitOK
+}
+
+// noneAccepted says why a demo that shows nothing failed.
+func (s streams) noneAccepted(in time.Duration) int {
+	fmt.Fprintf(s.err, "heed demo: no request of heed's was accepted in %v\n", in)
+	return exitFailed
 }
 
 // A race is two clients side by side, each with an origin of its own.

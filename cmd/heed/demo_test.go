@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -73,6 +74,33 @@ func TestDemoStopsWhenInterrupted(t *testing.T) {
 	}
 	if !strings.Contains(out.String(), "of 20 possible") {
 		t.Errorf("no score of what there was in\n%s", out.String())
+	}
+}
+
+// A full disk is no success.
+func TestDemoFailsWhereItCannotPrint(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs on the wall clock")
+	}
+	t.Parallel()
+	for _, args := range []string{"demo -d 200ms -g 1", "demo -d 200ms -g 1 --json", "demo -d 200ms -g 1 -p 1"} {
+		full := writer(func([]byte) (int, error) { return 0, errors.New("no space left") })
+		var stderr bytes.Buffer
+		if status := run(t.Context(), strings.Fields(args), full, &stderr); status != exitFailed || !strings.Contains(stderr.String(), "no space left") {
+			t.Errorf("%s: status %d, %q", args, status, stderr.String())
+		}
+	}
+}
+
+func TestDemoSaysThatItShowsNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs on the wall clock")
+	}
+	for _, args := range []string{"demo -d 1ns", "demo -d 1ns --json", "demo -d 1ns -p 1"} {
+		// A machine that stands still for a moment may let something through.
+		if _, stderr, status := heedCommand(t, strings.Fields(args)...); status != exitOK && !strings.Contains(stderr, "no request of heed's was accepted in 1ns") {
+			t.Errorf("%s: status %d, %q", args, status, stderr)
+		}
 	}
 }
 

@@ -61,14 +61,9 @@ func inspect(ctx context.Context, s streams, args []string) int {
 		if err != nil {
 			report.Error = err.Error()
 		}
-		e := json.NewEncoder(s.out)
-		e.SetIndent("", "  ")
-		err = errors.Join(err, e.Encode(report))
+		err = errors.Join(err, s.printJSON(report))
 	} else {
-		var text bytes.Buffer
-		report.print(&text)
-		_, failed := s.out.Write(text.Bytes())
-		err = errors.Join(err, failed)
+		err = errors.Join(err, s.print(report.print))
 	}
 	if err != nil {
 		fmt.Fprintln(s.err, "heed inspect:", err)

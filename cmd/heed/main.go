@@ -8,7 +8,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -45,6 +47,21 @@ var commands = []command{
 // streams are where a command writes: what it was asked for to out, all else
 // to err.
 type streams struct{ out, err io.Writer }
+
+// print has text written to out, all at once: where that fails, so does the command.
+func (s streams) print(write func(io.Writer)) error {
+	var text bytes.Buffer
+	write(&text)
+	_, err := s.out.Write(text.Bytes())
+	return err
+}
+
+// printJSON is print for what is to be read by programs.
+func (s streams) printJSON(v any) error {
+	e := json.NewEncoder(s.out)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
 
 func main() {
 	if workIfAsked() {

@@ -91,22 +91,22 @@ func demoCrew(ctx context.Context, s streams, n, goroutines int, duration time.D
 		return exitFailed
 	}
 	if asJSON {
-		e := json.NewEncoder(s.out)
-		e.SetIndent("", "  ")
-		if err := e.Encode(result); err != nil {
-			fmt.Fprintln(s.err, "heed demo:", err)
-			return exitFailed
-		}
+		err = s.printJSON(result)
 	} else {
-		result.print(s.out)
+		err = s.print(result.print)
 	}
-	failed := result.Refused > 0 || result.Accepted == 0
+	failed := result.Refused > 0
 	for _, w := range result.Processes {
 		failed = failed || w.Failed > 0
 	}
 	switch {
+	case err != nil:
+		fmt.Fprintln(s.err, "heed demo:", err)
+		return exitFailed
 	case ctx.Err() != nil:
 		return exitInterrupted
+	case result.Accepted == 0:
+		return s.noneAccepted(duration)
 	case failed:
 		return exitFailed
 	}
