@@ -36,6 +36,9 @@ announced, rounded, epoch, policies, sparse, refusals, silent, foreign, four,
 change, cold, outage, penalty and burst; with --cells the table names the rest.
 --quick plays a fifth of the conditions. All of it with 20 seeds takes hours.
 
+Files are made before anything is played. Where it is interrupted, table and
+files have what was played until then; a second time ends it at once.
+
 Exit status: 0 if every row was met, 1 if one was not or a file could not be
 written, 2 for a command line that makes no sense, 130 if it was interrupted.
 `
@@ -74,31 +77,43 @@ func simulate(ctx context.Context, s streams, args []string) int {
 	if *alone {
 		clients = clients[:1]
 	}
-	played := 0
-	results := scorecard.PlayAll(ctx, scenarios, clients, *seeds, func(_ scorecard.Result, of int) {
-		if played++; played%10 == 0 || played == of {
-			fmt.Fprintf(s.err, "\r%d of %d runs ", played, of)
+	var results []scorecard.Result
+	var lines []scorecard.Line
+	drawn := scorecard.Drawn(scenarios)
+	files := []struct {
+		name  string
+		write func(io.Writer) error
+		file  *os.File
+	}{
+		{*jsonFile, func(w io.Writer) error { return scorecard.WriteJSON(w, lines, results) }, nil},
+		{*csvFile, func(w io.Writer) error { return scorecard.WriteCSV(w, results) }, nil},
+		{*svgFile, func(w io.Writer) error { return scorecard.WriteSVG(w, drawn, clients, 1) }, nil},
+		{*htmlFile, func(w io.Writer) error { return scorecard.WriteHTML(w, drawn, clients, 1, rows, lines) }, nil},
+	}
+	for i := range files { // now, and not after hours
+		f := &files[i]
+		if f.name == "" {
+			continue
 		}
-	})
-	fmt.Fprintln(s.err)
-	lines := scorecard.Sum(rows, results, *cells)
+		var err error
+		if f.file, err = os.Create(f.name); err != nil {
+			fmt.Fprintln(s.err, "heed simulate:", err)
+			return exitFailed
+		}
+		defer f.file.Close() // where it is not reached below
+	}
+	seen, end := progressOn(s.err)
+	results = scorecard.PlayAll(ctx, scenarios, clients, *seeds, seen)
+	end()
+	lines = scorecard.Sum(rows, results, *cells)
 	table := scorecard.WriteTable
 	if *markdown {
 		table = scorecard.WriteMarkdown
 	}
 	err := table(s.out, rows, lines)
-	drawn := scorecard.Drawn(scenarios)
-	for _, file := range []struct {
-		name  string
-		write func(io.Writer) error
-	}{
-		{*jsonFile, func(w io.Writer) error { return scorecard.WriteJSON(w, lines, results) }},
-		{*csvFile, func(w io.Writer) error { return scorecard.WriteCSV(w, results) }},
-		{*svgFile, func(w io.Writer) error { return scorecard.WriteSVG(w, drawn, clients, 1) }},
-		{*htmlFile, func(w io.Writer) error { return scorecard.WriteHTML(w, drawn, clients, 1, rows, lines) }},
-	} {
-		if file.name != "" && ctx.Err() == nil {
-			err = errors.Join(err, writeFile(file.name, file.write))
+	for _, f := range files {
+		if f.file != nil {
+			err = errors.Join(err, f.write(f.file), f.file.Close())
 		}
 	}
 	switch {
@@ -116,11 +131,20 @@ func simulate(ctx context.Context, s streams, args []string) int {
 	return exitOK
 }
 
-// writeFile creates a file and has it written.
-func writeFile(name string, write func(io.Writer) error) error {
-	file, err := os.Create(name)
-	if err != nil {
-		return err
+// progressOn returns what shows how far the play is after each run, and what ends that: one line that changes where
+// w is a terminal, else a line for each tenth.
+func progressOn(w io.Writer) (seen func(_ scorecard.Result, of int), end func()) {
+	played := 0
+	if isTerminal(w) {
+		return func(_ scorecard.Result, of int) {
+			if played++; played%10 == 0 || played == of {
+				fmt.Fprintf(w, "\r%d of %d runs ", played, of)
+			}
+		}, func() { fmt.Fprintln(w) }
 	}
-	return errors.Join(write(file), file.Close())
+	return func(_ scorecard.Result, of int) {
+		if played++; played*10/of > (played-1)*10/of {
+			fmt.Fprintf(w, "%d of %d runs\n", played, of)
+		}
+	}, func() {}
 }

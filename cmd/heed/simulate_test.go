@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"encoding/csv"
 	"encoding/json"
 	"encoding/xml"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -47,6 +49,46 @@ func TestSimulateWritesWhatItIsAskedFor(t *testing.T) {
 	}
 	if page := read("html"); !strings.Contains(page, svg) || !strings.Contains(page, "20 requests at once") {
 		t.Error("the page lacks chart or table")
+	}
+}
+
+// That a file cannot be written is not found out after hours of play.
+func TestSimulateSeesToItsFilesFirst(t *testing.T) {
+	dir := t.TempDir()
+	for _, kind := range []string{"json", "csv", "svg", "html"} {
+		out, stderr, status := heedCommand(t, "simulate", "--row", "burst", "--alone", "--quick", "--"+kind, filepath.Join(dir, "none", "card"))
+		if status != exitFailed || out != "" || !strings.Contains(stderr, "none") || strings.Contains(stderr, "runs") {
+			t.Errorf("--%s: exit status %d, stdout %q, stderr %q", kind, status, out, stderr)
+		}
+	}
+}
+
+func TestSimulateWritesWhatWasPlayedWhenInterrupted(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "card.json")
+	ctx, interrupt := context.WithCancel(t.Context())
+	stderr := writer(func(b []byte) (int, error) {
+		interrupt() // at the first sign of progress
+		return len(b), nil
+	})
+	status := run(ctx, []string{"simulate", "--row", "burst", "--alone", "--seeds", "20", "--json", name}, io.Discard, stderr)
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var card struct{ Lines, Results []map[string]any }
+	if err := json.Unmarshal(text, &card); err != nil || len(card.Lines) == 0 || len(card.Results) == 0 {
+		t.Errorf("%d lines, %d results, %v", len(card.Lines), len(card.Results), err)
+	}
+	if status != exitInterrupted {
+		t.Errorf("exit status %d", status)
+	}
+}
+
+// Who writes standard error to a file wants lines there.
+func TestSimulateShowsProgressByLinesWhereThereIsNoTerminal(t *testing.T) {
+	_, stderr, _ := heedCommand(t, "simulate", "--row", "burst", "--alone", "--quick")
+	if strings.Contains(stderr, "\r") || !strings.HasSuffix(stderr, " runs\n") || strings.Count(stderr, "\n") > 10 {
+		t.Errorf("%q", stderr)
 	}
 }
 

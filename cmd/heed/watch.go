@@ -20,10 +20,15 @@ type watcher interface {
 
 // watchOn returns a live display where w is a terminal, else plain lines.
 func watchOn(w io.Writer, r *race) watcher {
-	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		return newBars(f, r)
+	if isTerminal(w) {
+		return newBars(w, r)
 	}
 	return &lines{w: w, race: r}
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // silent shows nothing.
@@ -66,8 +71,8 @@ type bars struct {
 	runners  []*mpb.Bar
 }
 
-func newBars(f *os.File, r *race) *bars {
-	b := &bars{race: r, progress: mpb.New(mpb.WithOutput(f), mpb.WithWidth(64), mpb.WithAutoRefresh())}
+func newBars(w io.Writer, r *race) *bars {
+	b := &bars{race: r, progress: mpb.New(mpb.WithOutput(w), mpb.WithWidth(64), mpb.WithAutoRefresh())}
 	b.time = b.bar("time", int64(r.duration), func(s decor.Statistics) string {
 		return fmt.Sprintf(" %4.1f s of %v", time.Duration(s.Current).Seconds(), r.duration)
 	})
