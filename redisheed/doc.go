@@ -67,13 +67,20 @@
 //     which all of them say what they have in use. A process that had used
 //     nothing can be granted units until then. What processes used that have
 //     ended since is forgotten. Requests in flight are told as units are; token
-//     buckets are full again.
+//     buckets are full again. When a request last started or ended, for
+//     MinInterval and MinPause, is forgotten too: the next one may come sooner.
 //
 //   - A failover that loses the last writes: as many units as were granted in
 //     them. Of announced policies the next answer puts that right.
 //
-//   - Going alone: nothing, where all processes lose Redis. Where some do and
-//     others do not, their shares.
+//   - Going alone: nothing, where all processes lose Redis and none has less than
+//     one for its share. Each keeps at least that: of a quota smaller than the
+//     number of processes one unit, the more rarely the smaller it is, so that a
+//     window may hold one of each process; of MaxConcurrent one request in
+//     flight. MinInterval and MinPause it multiplies by the number of processes,
+//     and does not know when others start: two of different processes may
+//     start at once, and with MinPause each may have one in flight. Where some
+//     processes lose Redis and others do not, their shares.
 //
 //   - A process that dies: its units stay spent until their window has passed,
 //     its slots come back within [Options].SlotLease. A request it had sent that
@@ -91,6 +98,9 @@
 // back sooner by as much; where it is put back, units, pauses and turns last
 // longer by as much, unless Registry.Reset or [Limit.Reset] ends that. Where
 // Redis forgot all besides, what is in use is told by the clock it has now.
+//
+// go-redis logs by itself, to standard error, that it cannot connect, for each
+// connection: redis.SetLogger has that go elsewhere.
 //
 // What is kept in Redis, for those who want to read it or to join in from
 // another language, is described in docs/redis.md.

@@ -74,7 +74,8 @@ type Options struct {
 	Seed []byte
 
 	// Logger is told what concerns the connection to Redis and no origin.
-	// nil: slog.Default().
+	// nil: slog.Default(). What go-redis logs itself goes where
+	// redis.SetLogger says.
 	Logger *slog.Logger
 
 	// OnOutage says what becomes of requests while Redis cannot be reached.
@@ -133,7 +134,7 @@ const (
 
 	// GoAlone has this process keep to its share of each quota: the quota
 	// divided by the number of processes that Redis knew of last, or by
-	// Options.Processes where it was never reached. It obeys the announcements
+	// Options.Processes where it was never reached; one unit at least. It obeys the announcements
 	// and pauses that it sees itself, and goes back to the shared books by
 	// itself once Redis can be reached.
 	GoAlone
