@@ -23,8 +23,9 @@ type flaky struct {
 
 	mu       sync.Mutex
 	rng      *rand.Rand
-	refused  int // by chance
-	accepted int // without a base
+	client   *http.Client // that play asks with
+	refused  int          // by chance
+	accepted int          // without a base
 }
 
 // partly has f refuse another share from now on, and returns how many were accepted since it was told last.
@@ -64,6 +65,7 @@ func (f *flaky) RoundTrip(req *http.Request) (*http.Response, error) {
 func (f *flaky) play(t *testing.T, goroutines int, length time.Duration, meanwhile func()) (n int64) {
 	tr := quiet(t, f, heed.Limits{})
 	client := tr.Client()
+	f.client = client
 	end := time.Now().Add(length)
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -624,4 +626,29 @@ func TestProcessesOnOneHiddenLimitDoNotTakeItForChanceForGood(t *testing.T) {
 	if accepted < runs*minutes*60*95/100 || refused > accepted*4/10 {
 		t.Errorf("%d accepted of %d, %d refused", accepted, runs*minutes*60, refused)
 	}
+}
+
+// Who keeps to a low pace because much is refused finds out that more is let through once more is wanted.
+func TestMoreIsTriedAgainWhereMuchIsRefusedByChance(t *testing.T) {
+	manyRequests(t)
+	const few, many, quiet, busy, rest = 1, 30, 2 * time.Hour, 5 * time.Hour, time.Hour
+	synctest.Test(t, func(t *testing.T) {
+		f := &flaky{share: .35, status: 429, trip: 50 * time.Millisecond, rng: rand.New(rand.NewPCG(0, 7))}
+		var accepted int
+		f.play(t, few, quiet+busy+rest, func() {
+			time.Sleep(quiet)
+			crowd := asking(many, time.Now().Add(busy+rest), func(int) (*http.Response, error) { return f.client.Get("https://origin.test/") })
+			time.Sleep(busy)
+			f.partly(.35)
+			time.Sleep(rest)
+			accepted = f.partly(.35)
+			crowd.Wait()
+		})
+		// Each that is refused waits for at least five seconds.
+		all := .65 / (f.trip.Seconds() + .35*5.25) * many * rest.Seconds()
+		t.Logf("%.2f of what could be accepted", float64(accepted)/all)
+		if float64(accepted) < .2*all {
+			t.Errorf("%d accepted of %.0f", accepted, all)
+		}
+	})
 }

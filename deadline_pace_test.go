@@ -3,6 +3,8 @@ package heed_test
 import (
 	"context"
 	"errors"
+	"io"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -113,5 +115,83 @@ func TestOneThatMayNotWaitGoesBesideThoseThatAreSpread(t *testing.T) {
 			t.Errorf("err = %v, want a *LimitError: all that is left is for those that wait", err)
 		}
 		time.Sleep(time.Minute)
+	})
+}
+
+// Where requests keep coming, more than go, a pace is kept to though deadlines pass: as many go in a window, and there is no long
+// time in which none does.
+func TestPaceIsKeptToWhereRequestsKeepComing(t *testing.T) {
+	const minutes, timeout = 10, 4 * time.Second
+	for _, every := range []time.Duration{300 * time.Millisecond, 100 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			tr := quiet(t, heedtest.NewOrigin(heedtest.Config{
+				Policies: []heedtest.Policy{{Quota: 60, Window: time.Minute}}, Latency: heedtest.RoundTrip(50 * time.Millisecond),
+			}), heed.Limits{})
+			client := tr.Client()
+			client.Timeout = timeout
+			var mu sync.Mutex
+			answered, last, longest := 0, time.Now(), time.Duration(0)
+			var busy sync.WaitGroup
+			for range int(minutes * time.Minute / every) {
+				busy.Go(func() {
+					resp, err := client.Get(example)
+					if err != nil {
+						return
+					}
+					resp.Body.Close()
+					mu.Lock()
+					defer mu.Unlock()
+					answered++
+					longest, last = max(longest, time.Since(last)), time.Now()
+				})
+				time.Sleep(every)
+			}
+			busy.Wait()
+			tr.Registry.Close()
+			if answered < minutes*60*95/100 || longest > 30*time.Second {
+				t.Errorf("one every %v: %d answered of %d, none for %v", every, answered, minutes*60, longest)
+			}
+		})
+	}
+}
+
+// What bodies hold is an estimate: one that may not wait takes no bytes that others wait for.
+func TestOneThatMayNotWaitTakesNoBytesThatOthersWaitFor(t *testing.T) {
+	const body, quota, crowd = 1_000, 60, 45
+	synctest.Test(t, func(t *testing.T) {
+		tr := quiet(t, heedtest.NewOrigin(heedtest.Config{
+			Dialect: heedtest.Silent, Latency: heedtest.RoundTrip(50 * time.Millisecond),
+			Respond: func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, body)) },
+		}), heed.Limits{Policies: []heed.Policy{{Quota: quota * body, Window: time.Minute, Unit: heed.UnitContentBytes}}})
+		client := tr.Client()
+		get := func(ctx context.Context) error {
+			resp, err := client.Do(request(example).WithContext(ctx))
+			if err != nil {
+				return err
+			}
+			_, err = io.Copy(io.Discard, resp.Body)
+			return errors.Join(err, resp.Body.Close())
+		}
+		for range 20 {
+			get(t.Context())
+		}
+		time.Sleep(3 * time.Minute)
+		began := time.Now()
+		var busy sync.WaitGroup
+		for range crowd {
+			busy.Go(func() { get(t.Context()) })
+		}
+		time.Sleep(time.Second)
+		n := 0
+		for range quota {
+			if get(heed.NoWait(t.Context())) == nil {
+				n++
+			}
+		}
+		busy.Wait()
+		if took := time.Since(began); n > quota-crowd || took > time.Minute {
+			t.Errorf("%d went though %d were left beside those that waited, who took %v", n, quota-crowd, took)
+		}
+		tr.Registry.Close()
 	})
 }

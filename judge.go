@@ -140,11 +140,6 @@ func (p *partition) hurries(a *ask, until time.Time) bool {
 	return !first.IsZero() && !until.Add(p.patience()).Before(first)
 }
 
-// paces reports whether requests of a lane, nil for none, go at a pace.
-func (p *partition) paces(l *lane) bool {
-	return p.pacer().limiter != nil || l != nil && l.smoother.limiter != nil
-}
-
 // judgeSlot holds a as the policy of the partition's i-th slot asks. Nobody goes before first.
 func (p *partition) judgeSlot(now time.Time, a *ask, pl *place, i int, first time.Time, v *verdict) {
 	s := p.slots[i]
@@ -381,7 +376,7 @@ func (p *partition) smooth(now time.Time, l *lane) {
 
 func (p *partition) smoothTo(now time.Time, m *smoother, l *lane, waiting *tally) {
 	sm := &p.origin.limits.Smoothing
-	least := tempo{pace: math.Inf(1)}
+	least, kept := tempo{pace: math.Inf(1)}, false
 	for _, s := range p.slots {
 		if !s.enforced() || (s.bucketName == "") != (l == nil) || !s.holds(l) {
 			continue
@@ -393,13 +388,16 @@ func (p *partition) smoothTo(now time.Time, m *smoother, l *lane, waiting *tally
 		if s.source == SourceAnnounced { // its window may be absurd
 			pace = max(pace, 1/(0.99*p.origin.limits.MaxRetryAfter.Seconds()))
 		}
+		if !math.IsInf(pace, 1) {
+			kept = kept || s.demand.goesOn(s.span(now)) || s.ledger.othersSeen && 2*s.remaining(now) < s.terms.Quota
+		}
 		if pace < least.pace {
 			least = tempo{pace: pace, whose: obstacle{CauseSmoother, s.policy.Name, s.source}}
 			least.interval, least.grown = s.micro(sm)
 			least.faster = s.faster(now)
-			least.kept = s.demand.lasting() > s.span(now) || s.ledger.othersSeen && 2*s.remaining(now) < s.terms.Quota
 		}
 	}
+	least.kept = kept
 	m.set(now, least, sm.always())
 }
 
@@ -464,6 +462,7 @@ func (p *partition) wants(now time.Time, a *ask) {
 	for _, s := range p.slots {
 		if n := p.cost(s, a); n > 0 && s.enforced() && s.holds(a.lane) {
 			s.demand.add(now, n, s.span(now))
+			s.demand.comes(now, s.span(now))
 			s.demand.follow(now, s.taken, max(s.ledger.grain, s.ledger.rounded, 2*s.ledger.usual))
 		}
 	}

@@ -24,7 +24,7 @@ const (
 	rareFor    = 5 * time.Minute // likewise
 	rareChance = 1.0 / 8         // of the route meanwhile, at most
 	drawnFrom  = 16              // of those in line, the first …
-	mostWalked = 1024            // … and as many more until one of another route comes
+	mostWalked = 256             // … and as many more until one of another route comes
 )
 
 // renew has lots drawn for a while from now on.

@@ -13,13 +13,14 @@ import (
 // Several processes that have a limit in common, and do not know of one another, cannot tell: what one of them leaves
 // others take, and so as many of each hundred are refused at its lower pace. If all went back to their own, most of what
 // they send would be refused, for good. So where much is refused, whoever has found that a lower pace makes no difference
-// stays well below what is let through, until that is over: together they ask for less than the limit then. Where it is
-// chance, that costs a part of what could be had meanwhile.
+// stays well below what is let through, until that is over or long enough: together they ask for less than the limit then.
+// Where it is chance, that costs a part of what could be had meanwhile.
 type slower struct {
 	refused  int       // since …
 	from     time.Time // … this, when it was tried last or is being tried …
 	accepted int64     // … and accepted
-	often    int       // times that as many were refused all the same
+	often    int       // times that as many were refused all the same …
+	modest   bool      // … and the pace was kept low the last time
 
 	through float64     // what was let through, while less is tried; 0: it is not …
 	share   float64     // … the share that was refused until then …
@@ -34,15 +35,15 @@ const (
 	modestly   = 0.6 // of what is let through, where much is refused all the same
 )
 
-// due reports whether a lower pace is to be tried after a refusal by chance.
-func (s *slower) due() bool {
-	return s.accepted >= few && s.refused >= tryAfter<<min(s.often, doublesFor)
+// due reports whether a lower pace is to be tried after a refusal by chance, where it was in vain so often.
+func (s *slower) due(often int) bool {
+	return s.accepted >= few && s.refused >= tryAfter<<min(often, doublesFor)
 }
 
 // begin begins to try a lower pace than at what is known, and returns that.
 func (s *slower) begin(now time.Time, known throughput) float64 {
 	through := rateOf(s.accepted, now.Sub(s.from))
-	*s = slower{often: s.often, from: now, through: through, share: float64(s.refused) / float64(int64(s.refused)+s.accepted)}
+	*s = slower{often: s.often, modest: s.modest, from: now, through: through, share: float64(s.refused) / float64(int64(s.refused)+s.accepted)}
 	if known.low > 0 {
 		s.before = &known
 	}
@@ -103,6 +104,7 @@ func (p *partition) stillByChance(now time.Time, pm *Permit) (excess bool) {
 			s.over(now)
 			switch {
 			case c.much() && !p.learner.pages.are(): // those are refused at any pace
+				s.modest = true
 				p.keepModest(now, through)
 			case known != nil:
 				p.goOn(now, *known)
@@ -123,7 +125,13 @@ func (p *partition) stillByChance(now time.Time, pm *Permit) (excess bool) {
 		c.exceeded(r)
 		return true
 	}
-	if r.modest == 0 && c.share >= c.worthTrying() && s.due() {
+	switch {
+	case r.modest > 0:
+		if s.due(s.often) { // more may be let through by now, or wanted
+			s.rested()
+			p.letGo(now, r.low)
+		}
+	case c.share >= c.worthTrying() && (s.due(s.often) || s.modest && s.due(0)):
 		p.learner.begin(now)
 		*r = throughput{low: s.begin(now, *r), cycle: shortest, cost: math.MaxInt64, total: r.total, burst: r.total + 1}
 		p.setLearnedRate(now).limiter.AllowN(now, 1)

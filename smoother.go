@@ -23,6 +23,7 @@ type demand struct {
 	now, last int64
 	run           // of requests of which each came soon after another had gone …
 	before    run // … as it was before the latest came
+	stream    run // of requests of which each came less than a tenth of the window after another one, whatever became of them
 }
 
 // A run is requests that came one soon after the other.
@@ -69,6 +70,17 @@ func (d *demand) follow(now, gone time.Time, soon time.Duration) {
 	}
 	d.came = now
 }
+
+// comes counts a request that came in the stream of them.
+func (d *demand) comes(now time.Time, span time.Duration) {
+	if d.stream.came.IsZero() || now.Sub(d.stream.came) > span {
+		d.stream.since = now
+	}
+	d.stream.came = now
+}
+
+// goesOn reports whether requests keep coming: for longer than a span of time.
+func (d *demand) goesOn(span time.Duration) bool { return d.stream.came.Sub(d.stream.since) > span }
 
 // lasting is for how long requests have come one soon after the other: a client that sends
 // the next one when the last is answered has never two waiting, and is held up all the same if

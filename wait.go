@@ -2,6 +2,7 @@ package heed
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -30,10 +31,11 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 	}
 	pl := p.placeOf(a)
 	v := p.judge(now, a, &pl)
-	if pl.n == 0 && v.goes(now) {
+	first := pl.n == 0 || a.opts.noWait && p.spreads()
+	if first && v.goes(now) {
 		v = p.behindKin(now, a, v)
 	}
-	if (pl.n == 0 || a.opts.noWait && p.spreads()) && v.goes(now) && (o.waiting == 0 || a.opts.noWait || !o.hasCommonLimits() && !p.crowded(a)) {
+	if first && v.goes(now) && (o.waiting == 0 || a.opts.noWait || !o.hasCommonLimits() && !p.crowded(a)) {
 		if a.wentElsewhere() {
 			p.wantsNot(now, a)
 			return nil, nil, errWentElsewhere
@@ -85,9 +87,11 @@ func (p *partition) ask(ctx context.Context, a *ask) (*waiter, *Permit, error) {
 }
 
 // spreads reports whether nothing but a pace holds the first in each of the partition's lines: then there is room for all
-// that wait.
+// that wait, as far as that is more than an estimate.
 func (p *partition) spreads() bool {
-	held := p.origin.limits.Smoothing.always()
+	held := p.origin.limits.Smoothing.always() || slices.ContainsFunc(p.slots, func(s *slot) bool {
+		return s.enforced() && s.policy.Unit == UnitContentBytes
+	})
 	p.queues(func(_ *lane, q *queue) {
 		head := q.head()
 		held = held || head != nil && head.held.cause != CauseSmoother

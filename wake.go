@@ -135,7 +135,7 @@ func (p *partition) join(now time.Time, w *waiter) {
 	p.origin.waiting++
 	if w.notBefore.After(now) {
 		p.parked.put(w)
-	} else if p.queueOf(w.lane).push(w) || !w.deadline.IsZero() && p.paces(w.lane) { // the head may have to hurry
+	} else if p.queueOf(w.lane).push(w) {
 		p.news = true
 	}
 }
