@@ -389,7 +389,7 @@ func (p *partition) smoothTo(now time.Time, m *smoother, l *lane, waiting *tally
 			pace = max(pace, 1/(0.99*p.origin.limits.MaxRetryAfter.Seconds()))
 		}
 		if !math.IsInf(pace, 1) {
-			kept = kept || s.demand.goesOn(s.span(now)) || s.ledger.othersSeen && 2*s.remaining(now) < s.terms.Quota
+			kept = kept || s.demand.goesOn(s.span(now)) || s.ledger.othersSeen && !s.ledger.flows() && 2*s.remaining(now) < s.terms.Quota
 		}
 		if pace < least.pace {
 			least = tempo{pace: pace, whose: obstacle{CauseSmoother, s.policy.Name, s.source}}
@@ -462,7 +462,7 @@ func (p *partition) wants(now time.Time, a *ask) {
 	for _, s := range p.slots {
 		if n := p.cost(s, a); n > 0 && s.enforced() && s.holds(a.lane) {
 			s.demand.add(now, n, s.span(now))
-			s.demand.comes(now, s.span(now))
+			s.demand.comes(now, s.span(now), p.queued() > 0)
 			s.demand.follow(now, s.taken, max(s.ledger.grain, s.ledger.rounded, 2*s.ledger.usual))
 		}
 	}

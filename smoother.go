@@ -23,7 +23,7 @@ type demand struct {
 	now, last int64
 	run           // of requests of which each came soon after another had gone …
 	before    run // … as it was before the latest came
-	stream    run // of requests of which each came less than a tenth of the window after another one, whatever became of them
+	stream    run // of requests of which each came less than a tenth of the window after another one, or while one waited, whatever became of them
 }
 
 // A run is requests that came one soon after the other.
@@ -71,9 +71,9 @@ func (d *demand) follow(now, gone time.Time, soon time.Duration) {
 	d.came = now
 }
 
-// comes counts a request that came in the stream of them.
-func (d *demand) comes(now time.Time, span time.Duration) {
-	if d.stream.came.IsZero() || now.Sub(d.stream.came) > span {
+// comes counts a request that came in the stream of them. Those that wait meanwhile belong to it, too.
+func (d *demand) comes(now time.Time, span time.Duration, waiting bool) {
+	if d.stream.came.IsZero() || !waiting && now.Sub(d.stream.came) > span {
 		d.stream.since = now
 	}
 	d.stream.came = now
