@@ -121,11 +121,8 @@ func (t *throughput) hold(usual float64) {
 func (p *partition) goOn(now time.Time, known throughput) {
 	l := &p.learner
 	l.begin(now)
-	known.total, known.burst = l.rate.total, l.rate.burst
-	known.rested()
-	if known.climb == 0 {
-		known.hold(l.crowd.trip())
+	if l.rate.takeUp(known); l.rate.climb == 0 {
+		l.rate.hold(l.crowd.trip())
 	}
-	l.rate = known
 	p.setLearnedRate(now)
 }

@@ -65,10 +65,8 @@ func (d *descent) risesFrom(known throughput) {
 
 // asKnown goes back to a rate that the pace rose from in vain, as from any other attempt at more.
 func (l *learner) asKnown(known *throughput) {
-	known.total, known.burst = l.rate.total, l.rate.burst
-	known.rested()
-	known.pressed = max(known.pressed, known.cost+1)
-	l.rate = *known
+	l.rate.takeUp(*known)
+	l.rate.pressed = max(l.rate.pressed, l.rate.cost+1)
 }
 
 // recovers reports whether the known rate may have been left for good: no other way to find one is being gone.

@@ -129,8 +129,8 @@ func (p *partition) keepPace(now time.Time, a *ask, v verdict) verdict {
 
 // hurries reports whether a is not to wait for its pace until an instant: it, or one behind it in line, would come too late
 // then, or its answer would, though there is room for it. Where requests keep coming that would gain nothing: as many go in a
-// window at their pace, and others get theirs. Nor where others were seen and less than half is left; and a pace that the user
-// asked for is kept to.
+// window at their pace, and others get theirs. Nor where others were seen in a window of which less than half is left; and a
+// pace that the user asked for is kept to.
 func (p *partition) hurries(a *ask, until time.Time) bool {
 	if p.origin.limits.Smoothing.always() || p.pacer().kept || a.lane != nil && a.lane.smoother.kept {
 		return false
@@ -461,8 +461,9 @@ const muchWaiting = 30 * time.Second
 func (p *partition) wants(now time.Time, a *ask) {
 	for _, s := range p.slots {
 		if n := p.cost(s, a); n > 0 && s.enforced() && s.holds(a.lane) {
-			s.demand.add(now, n, s.span(now))
-			s.demand.comes(now, s.span(now), p.queued() > 0)
+			span := s.span(now)
+			s.demand.add(now, n, span)
+			s.demand.comes(now, span, p.queued() > 0)
 			s.demand.follow(now, s.taken, max(s.ledger.grain, s.ledger.rounded, 2*s.ledger.usual))
 		}
 	}

@@ -238,6 +238,13 @@ func (t *throughput) lower(least, through float64, rested bool) {
 // tells nothing of the time since.
 func (t *throughput) rested() { t.zeros, t.marks, t.next = nil, nil, 0 }
 
+// takeUp goes back to what was known before: what was accepted since counts, but tells nothing of that.
+func (t *throughput) takeUp(known throughput) {
+	known.total, known.burst = t.total, t.burst
+	known.rested()
+	*t = known
+}
+
 // ago is when the n-th last request that was accepted had been sent.
 func (t *throughput) ago(n int64) (at time.Time, known bool) {
 	if len(t.zeros) == 0 {
