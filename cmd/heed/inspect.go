@@ -11,9 +11,7 @@ import (
 	"log/slog"
 	"mime"
 	"net/http"
-	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/heedhttp/heed"
@@ -79,56 +77,6 @@ func inspect(ctx context.Context, s streams, args []string) int {
 	return exitOK
 }
 
-// inspectRequest builds the request from the command line.
-func inspectRequest(method, address string, fields []string) (*http.Request, error) {
-	if !strings.Contains(address, "://") {
-		address = "https://" + address
-	}
-	u, err := url.Parse(address)
-	switch {
-	case err != nil:
-		return nil, err
-	case u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-		return nil, fmt.Errorf("%q is not a URL of the web", address)
-	}
-	req, err := http.NewRequest(strings.ToUpper(method), address, nil)
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("User-Agent", "heed/"+version())
-	for _, field := range fields {
-		name, value, ok := strings.Cut(field, ":")
-		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
-		switch {
-		case !ok || !isToken(name) || !isFieldValue(value):
-			return nil, fmt.Errorf("%q is not a field: it must read \"Name: value\"", field)
-		case http.CanonicalHeaderKey(name) == "Host":
-			if u, err := url.Parse("http://" + value); err != nil || u.Host != value || value == "" {
-				return nil, fmt.Errorf("%q does not name a host", field)
-			}
-			req.Host = value
-		default:
-			req.Header.Add(name, value)
-		}
-	}
-	if agents := req.Header["User-Agent"]; len(agents) > 1 {
-		req.Header["User-Agent"] = agents[1:] // given with -H
-	}
-	return req, nil
-}
-
-// isToken reports whether s can be a field's name (RFC 9110, section 5.6.2).
-func isToken(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
-		return r <= ' ' || r > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
-	})
-}
-
-// isFieldValue reports whether s can be a field's value (RFC 9110, section 5.5).
-func isFieldValue(s string) bool {
-	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == '\x7f' })
-}
-
 // ask sends req through heed and reports what every answer on the way said. It
 // reports what it has where there is an error too. What it waits for it says to w.
 func ask(ctx context.Context, w io.Writer, req *http.Request) (report, error) {
@@ -159,23 +107,6 @@ func ask(ctx context.Context, w io.Writer, req *http.Request) (report, error) {
 		r.Announced = r.Announced || h.announced()
 	}
 	return r, err
-}
-
-// keyFields are those that credentials are sent in beside the fields that net/http takes for such.
-var keyFields = []string{"X-Api-Key", "Api-Key", "Private-Token"}
-
-// redirected follows as many redirects as net/http does, and keeps keys from hosts that they were not given for.
-func redirected(req *http.Request, via []*http.Request) error {
-	if len(via) >= 10 {
-		return errors.New("stopped after 10 redirects")
-	}
-	elsewhere := func(r *http.Request) bool { return !strings.EqualFold(r.URL.Hostname(), via[0].URL.Hostname()) }
-	if elsewhere(req) || slices.ContainsFunc(via, elsewhere) { // who was once sent away may be sent back by anyone
-		for _, name := range keyFields {
-			req.Header.Del(name)
-		}
-	}
-	return nil
 }
 
 // readBody adds what heed has learned of the hop's origin since the request was sent, though its fields
@@ -253,14 +184,6 @@ func (t *tap) RoundTrip(req *http.Request) (*http.Response, error) {
 	h.Problem = problemIn(resp)
 	t.hops = append(t.hops, h)
 	return resp, nil
-}
-
-// withoutPassword is a reference whose password, where it has one, is not to be read.
-func withoutPassword(location string) string {
-	if u, err := url.Parse(location); err == nil && u.User != nil {
-		return u.Redacted()
-	}
-	return location
 }
 
 func (t *tap) CloseIdleConnections() {
@@ -402,156 +325,4 @@ func problemIn(resp *http.Response) *problemDocument {
 	}
 	p.Type = cmp.Or(p.Type, "about:blank") // RFC 9457, section 3.1.1
 	return p
-}
-
-func (r report) print(w io.Writer) {
-	for i := range r.Hops {
-		if i > 0 {
-			fmt.Fprintln(w)
-		}
-		r.Hops[i].print(w)
-	}
-}
-
-func (h *hop) print(w io.Writer) {
-	fmt.Fprintf(w, "%s %s\n", h.Method, h.URL)
-	fmt.Fprintf(w, "  answered %d %s after %s", h.Status, http.StatusText(h.Status), span(seconds(h.Seconds)))
-	if h.Location != "" {
-		fmt.Fprintf(w, ", and leads on to %s", printable(h.Location))
-	}
-	fmt.Fprintln(w, ".")
-	if h.Cached {
-		fmt.Fprintln(w, "  It came out of a cache, so that what it says of limits does not count.")
-	}
-	if h.Refused {
-		fmt.Fprintln(w, "  "+h.refusal())
-	}
-	if p := h.Problem; p != nil {
-		fmt.Fprintf(w, "  Its problem document is of type %s", printable(p.Type))
-		if text := cmp.Or(p.Title, p.Detail); text != "" {
-			fmt.Fprintf(w, ": %s", printable(text))
-		}
-		fmt.Fprintln(w)
-	}
-	if h.RetryAfter != nil {
-		fmt.Fprintf(w, "  It asks to come back in %s (Retry-After).\n", span(seconds(*h.RetryAfter)))
-	}
-	if h.NoRetry {
-		fmt.Fprintln(w, "  It does not want this request again.")
-	}
-	if h.Reduced {
-		fmt.Fprintln(w, "  It is short of capacity, and wants less at once.")
-	}
-	if !h.announced() {
-		fmt.Fprintf(w, "  %s announces no limits here.\n", h.Origin)
-	} else {
-		if len(h.Policies) > 0 {
-			fmt.Fprintf(w, "  %s announces in the dialect %s, %s:\n", h.Origin, cmp.Or(h.Dialect, "(unknown)"), dialectWords(h.Dialect))
-		}
-		for _, p := range h.Policies {
-			fmt.Fprintln(w, "    "+p.sentence(!strings.HasPrefix(h.Dialect, "ietf-")))
-		}
-		switch {
-		case h.Refused && h.Global:
-			fmt.Fprintln(w, "  The refusal holds for all requests with these credentials, whatever they ask for.")
-		case h.Refused && h.Route:
-			fmt.Fprintln(w, "  The refusal holds for requests of the same method and a path of the same shape.")
-		case h.Bucket != "":
-			fmt.Fprintf(w, "  The request was counted in the budget %q. The origin has others: where this one is used up, heed\n", h.Bucket)
-			fmt.Fprintln(w, "  holds only requests of the same method and a path of the same shape, and those counted with them.")
-		}
-	}
-	fmt.Fprintln(w, "  "+h.Next.sentence())
-}
-
-// refusal says why a request was turned away.
-func (h *hop) refusal() string {
-	if len(h.Violated) == 0 {
-		return "The request was turned away for a limit."
-	}
-	return fmt.Sprintf("The request was turned away for going beyond %s.", quotedList(h.Violated))
-}
-
-// sentence says a policy in words: `"burst": 20 requests per second; 19 left,
-// all of it back in 1s.` known: it is in the dialect of a service.
-func (p policySaid) sentence(known bool) string {
-	var b strings.Builder
-	if p.Name != "" {
-		fmt.Fprintf(&b, "%q: ", p.Name)
-	}
-	words := unitWords(p.Unit)
-	switch {
-	case p.Quota == nil:
-		fmt.Fprintf(&b, "a limit on %s", words)
-	case *p.Quota == 1:
-		fmt.Fprintf(&b, "1 %s", strings.Replace(words, "requests", "request", 1))
-	default:
-		fmt.Fprintf(&b, "%s %s", grouped(*p.Quota), words)
-	}
-	if p.Window != nil {
-		fmt.Fprintf(&b, " per %s", every(seconds(*p.Window)))
-	}
-	if len(p.PartitionKey) > 0 {
-		b.WriteString(" for a part of its users")
-	}
-	if p.PerRoute {
-		b.WriteString(", for each method and shape of path")
-	}
-	if p.Remaining != nil {
-		fmt.Fprintf(&b, "; %s left", grouped(*p.Remaining))
-	}
-	if p.Reset != nil {
-		fmt.Fprintf(&b, "; reset in %s", span(seconds(*p.Reset)))
-	}
-	b.WriteString(".")
-	switch {
-	case enforced(p.Unit):
-	case known && (p.Unit == "tokens" || p.Unit == "percent"):
-		b.WriteString(" (heed cannot count these, and waits only where none is left.)")
-	default:
-		b.WriteString(" (heed does not know this unit, and only shows it.)")
-	}
-	return b.String()
-}
-
-func enforced(unit string) bool {
-	switch heed.Unit(unit) {
-	case heed.UnitRequests, heed.UnitContentBytes, heed.UnitConcurrentRequests:
-		return true
-	}
-	return false
-}
-
-func unitWords(unit string) string {
-	switch heed.Unit(unit) {
-	case heed.UnitRequests:
-		return "requests"
-	case heed.UnitContentBytes:
-		return "bytes of content"
-	case heed.UnitConcurrentRequests:
-		return "requests at once"
-	}
-	return unit
-}
-
-func (n next) sentence() string {
-	switch {
-	case n.Allowed:
-		return "Another request could go now."
-	case n.Wait == 0:
-		return "heed would hold another request until those in flight are answered."
-	case n.Policy != "":
-		return fmt.Sprintf("heed would hold another request for %s, for the policy %q.", span(seconds(n.Wait)), n.Policy)
-	}
-	return fmt.Sprintf("heed would hold another request for %s (%s).", span(seconds(n.Wait)), n.Cause)
-}
-
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
-
-func quotedList(names []string) string {
-	quoted := make([]string, len(names))
-	for i, n := range names {
-		quoted[i] = fmt.Sprintf("%q", n)
-	}
-	return strings.Join(quoted, " and ")
 }
