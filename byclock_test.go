@@ -40,6 +40,7 @@ func TestHiddenWindowThatLooksLongerForTheWaitsAskedForIsGivenUp(t *testing.T) {
 // A bucket that always asks for a whole window may have let through, in the time that a window was taken to last, what it had gathered. A pace
 // that was kept up for two such windows tells more.
 func TestHiddenBucketThatAsksForAWholeWindowIsUsedUp(t *testing.T) {
+	manyRequests(t)
 	const windows, runs = 200, 3
 	var accepted, refused int64
 	for range runs {

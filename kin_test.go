@@ -267,6 +267,9 @@ func TestPolicyOfSeveralPartitionsIsToldToHoldAndToBeOpenOnce(t *testing.T) {
 // Where it was one limit on all routes after all, no more gets through than before, and they are counted together again; where each has
 // its own, they are not.
 func TestRouteWhoseLimitTurnsOutToBeThatOfAllIsCountedWithThemAgain(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays very many requests, as the race detector is slow to")
+	}
 	for _, own := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			r, err := NewRegistry(Config{Logger: slog.New(slog.DiscardHandler)})

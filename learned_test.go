@@ -1031,6 +1031,7 @@ func eachOnce(tr *heed.Transport, goroutines int, end time.Time) *sync.WaitGroup
 // A limit that refuses with a 503, as nginx's does, is kept to by who asks for each path but once as well: that none was accepted
 // before does not make it an origin whose paths are sick, for they are accepted when they are tried again.
 func TestHiddenLimitThatRefusesWith503IsLearnedByWhoAsksForEachPathOnce(t *testing.T) {
+	manyRequests(t)
 	const settles, length = 20 * time.Minute, time.Hour
 	for name, c := range map[string]struct {
 		algorithm heedtest.Algorithm

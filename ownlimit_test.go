@@ -221,7 +221,7 @@ func TestRouteThatAloneIsRefusedHoldsNoOtherThoughRequestsHaveDeadlines(t *testi
 
 // However regularly programs ask for two routes, a limit on both is not taken for that of one.
 func TestHiddenLimitOnAllRoutesIsNotTakenForThatOfOneThoughRequestsAreFew(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	limits := map[string]func() func(now time.Time) bool{
 		"window": func() func(time.Time) bool {
 			w := window{quota: 50, length: 5 * time.Second}
