@@ -421,7 +421,7 @@ func (p *partition) announced(now time.Time, pol Policy, bucket string) *slot {
 		return nil
 	case s == nil:
 		s = newSlot(pol, SourceAnnounced)
-		s.bucketName = bucket
+		s.met, s.bucketName = now, bucket
 		if bucket != "" { // from here on lanes tell routes apart
 			p.origin.rejoin(now, p)
 		}

@@ -175,9 +175,7 @@ func (p *partition) judgeSlot(now time.Time, a *ask, pl *place, i int, first tim
 		}
 	}
 	at, known := p.goesBy(now, s, a, pl, n, v)
-	if s.policy.Unit == UnitContentBytes {
-		at, known = s.settles(now, n, pl.n == 0, at, known, v)
-	}
+	at, known = s.settles(now, n, pl.n == 0, at, known, v)
 	if known {
 		v.holdBy(at, s.obstacle())
 	} else {
@@ -185,13 +183,14 @@ func (p *partition) judgeSlot(now time.Time, a *ask, pl *place, i int, first tim
 	}
 }
 
-// settles returns when n bytes may go that wait until at, if that is known: those on their way are reckoned with an estimate,
-// and as soon as the first of their bodies is over it may turn out that there is room.
+// settles returns when n units may go that wait until at, if that is known: as soon as what is on its way is reckoned with as
+// it was counted it may turn out that there is room.
 func (s *slot) settles(now time.Time, n int64, first bool, at time.Time, known bool, v *verdict) (time.Time, bool) {
-	if s.inFlight == 0 || !at.After(now) {
+	unsettled := s.unsettled()
+	if unsettled == 0 || !at.After(now) {
 		return at, known
 	}
-	sooner, _ := s.books.free(now, n-s.inFlight, &s.terms, first)
+	sooner, _ := s.books.free(now, n-unsettled, &s.terms, first)
 	if sooner = latest(sooner, now); !sooner.Before(at) {
 		return at, known
 	}
@@ -199,6 +198,18 @@ func (s *slot) settles(now time.Time, n int64, first bool, at time.Time, known b
 		v.again = soonest(v.again, at)
 	}
 	return sooner, false
+}
+
+// unsettled is how many units may have been reckoned with and need not have been: bytes are estimated until a body is over, and
+// what is left of a bucket is taken for the least that an answer can mean, of which nobody knows which of those on their way it counts.
+func (s *slot) unsettled() int64 {
+	switch {
+	case s.policy.Unit == UnitContentBytes:
+		return s.inFlight
+	case s.follows() && s.ledger.shape == shapeRefill && s.ledger.stated:
+		return s.ledger.own.inFlight
+	}
+	return 0
 }
 
 // goesBy returns when a may go by one slot, of which those ahead of it and it take n units;
@@ -381,7 +392,8 @@ func (p *partition) smoothTo(now time.Time, m *smoother, l *lane, waiting *tally
 		if !s.enforced() || (s.bucketName == "") != (l == nil) || !s.holds(l) {
 			continue
 		}
-		pace := p.paceOf(s, now, s.asked(&waiting.amount), sm)
+		asked := s.asked(&waiting.amount)
+		pace := p.paceOf(s, now, asked, sm)
 		if s.policy.Unit == UnitContentBytes && s.content.mean > 0 {
 			pace /= s.content.mean
 		}
@@ -395,6 +407,7 @@ func (p *partition) smoothTo(now time.Time, m *smoother, l *lane, waiting *tally
 			least = tempo{pace: pace, whose: obstacle{CauseSmoother, s.policy.Name, s.source}}
 			least.interval, least.grown = s.micro(sm)
 			least.faster = s.faster(now)
+			least.gone = s.gone(now, float64(asked))
 		}
 	}
 	least.kept = kept
@@ -463,13 +476,23 @@ func (p *partition) wants(now time.Time, a *ask) {
 		if n := p.cost(s, a); n > 0 && s.enforced() && s.holds(a.lane) {
 			span := s.span(now)
 			s.demand.add(now, n, span)
-			s.demand.comes(now, span, p.queued() > 0)
+			s.demand.comes(now, s.taken, span+2*s.ledger.usual, p.queued() > 0)
 			s.demand.follow(now, s.taken, max(s.ledger.grain, s.ledger.rounded, 2*s.ledger.usual))
 		}
 	}
 }
 
-// wantsNot undoes wants, if no other request came since.
+// neverCame undoes wants, if no other request came since, as if a had not come at all.
+func (p *partition) neverCame(now time.Time, a *ask) {
+	p.wantsNot(now, a)
+	for _, s := range p.slots {
+		if p.cost(s, a) > 0 && s.enforced() && s.holds(a.lane) {
+			s.demand.stream = s.demand.until
+		}
+	}
+}
+
+// wantsNot undoes wants, if no other request came since. That it came is not forgotten.
 func (p *partition) wantsNot(now time.Time, a *ask) {
 	for _, s := range p.slots {
 		if n := p.cost(s, a); n > 0 && s.enforced() && s.holds(a.lane) {

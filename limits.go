@@ -29,7 +29,9 @@ type Limits struct {
 
 // Smoothing says how requests are spread over the window of the policy that
 // binds. They are paced once demand would outrun the quota, or always where
-// Strict or a Velocity below 1 asks for that. Where they are not, a pace gives way
+// Strict or a Velocity below 1 asks for that. A batch goes as it comes, up to half
+// of what is left, where nobody else is known to use the quota; requests that keep coming
+// for a tenth of the window are taken to go on. Where not all are paced, a pace gives way
 // to deadlines, as long as there is room and requests do not keep coming: none is
 // refused for it that the quota allows.
 type Smoothing struct {

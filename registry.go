@@ -221,7 +221,7 @@ func (r *Registry) look(req *http.Request, a ask) (d Decision, pr prospect) {
 	p.wants(now, &a) // as it would
 	v := p.behindOthers(now, &a, &pl, p.judge(now, &a, &pl))
 	pr = p.prospect(now, &a, &pl, &v)
-	p.wantsNot(now, &a)
+	p.neverCame(now, &a)
 	if v.goes(now) {
 		v = p.behindKin(now, &a, v)
 	}

@@ -15,79 +15,6 @@ type plan struct {
 	rate  float64   // units per second
 }
 
-// demand counts requests over a tenth of a policy's window: long enough not
-// to take a short burst for a lasting one, short enough to see one that lasts
-// before it has used up the quota.
-type demand struct {
-	start     time.Time
-	now, last int64
-	run           // of requests of which each came soon after another had gone …
-	before    run // … as it was before the latest came
-	stream    run // of requests of which each came less than a tenth of the window after another one, or while one waited, whatever became of them
-}
-
-// A run is requests that came one soon after the other.
-type run struct {
-	since time.Time // when the first of them came …
-	came  time.Time // … and the latest
-}
-
-func (d *demand) add(now time.Time, n int64, span time.Duration) {
-	d.roll(now, span)
-	d.now += n
-}
-
-func (d *demand) roll(now time.Time, span time.Duration) {
-	switch age := now.Sub(d.start); {
-	case age >= 2*span:
-		d.start, d.now, d.last = now, 0, 0
-	case age >= span:
-		d.start, d.now, d.last = d.start.Add(span), 0, d.now
-	}
-}
-
-// drop uncounts n that turned out not to be wanted of the policy.
-func (d *demand) drop(now time.Time, n int64, span time.Duration) {
-	d.roll(now, span)
-	recent := min(n, d.now)
-	d.now -= recent
-	d.last = max(d.last-(n-recent), 0)
-}
-
-// over returns how much is wanted in a span of time to come at the present pace.
-func (d *demand) over(now time.Time, span, ahead time.Duration) float64 {
-	d.roll(now, span)
-	carried := 1 - float64(now.Sub(d.start))/float64(span)
-	return (float64(d.now) + float64(d.last)*carried) * float64(ahead) / float64(span)
-}
-
-// follow counts a request that came; gone is when the latest one before it was sent. It
-// belongs to those before it where that is soon enough.
-func (d *demand) follow(now, gone time.Time, soon time.Duration) {
-	d.before = d.run
-	if d.came.IsZero() || now.Sub(latest(d.came, gone)) > soon {
-		d.since = now
-	}
-	d.came = now
-}
-
-// comes counts a request that came in the stream of them. Those that wait meanwhile belong to it, too.
-func (d *demand) comes(now time.Time, span time.Duration, waiting bool) {
-	if d.stream.came.IsZero() || !waiting && now.Sub(d.stream.came) > span {
-		d.stream.since = now
-	}
-	d.stream.came = now
-}
-
-// goesOn reports whether requests keep coming: for longer than a span of time.
-func (d *demand) goesOn(span time.Duration) bool { return d.stream.came.Sub(d.stream.since) > span }
-
-// lasting is for how long requests have come one soon after the other: a client that sends
-// the next one when the last is answered has never two waiting, and is held up all the same if
-// the answer to the last unit says that nothing is left. As they have come, they are taken
-// to go on, for as long again.
-func (d *demand) lasting() time.Duration { return d.came.Sub(d.since) }
-
 // span is the time over which demand for a slot is measured.
 func (s *slot) span(now time.Time) time.Duration {
 	w := s.inView()
@@ -139,11 +66,7 @@ func (s *slot) paceAlong(now time.Time, waiting int64, sm *Smoothing) float64 {
 	if p.Window == 0 || p.Quota == 0 {
 		return math.Inf(1)
 	}
-	left := s.remaining(now)
-	if s.source == SourceConfigured { // what is used is this process's own, and all of it comes back meanwhile
-		left = p.Quota
-	}
-	if !s.paced(now, p.Window, float64(waiting), float64(left), sm) {
+	if !s.paced(now, p.Window, float64(waiting), float64(s.remaining(now)), sm) {
 		s.plan = plan{}
 		return math.Inf(1)
 	}
@@ -219,12 +142,45 @@ func (s *slot) paced(now time.Time, ahead time.Duration, waiting, left float64, 
 	if sm.always() {
 		return true
 	}
-	want := max(4*waiting, s.demand.over(now, s.span(now), ahead)) // those who wait are among those who came
+	span, d := s.span(now), &s.demand
+	if s.mayBeAll(now, span, waiting > 0) {
+		return waiting+max(d.short.lately(now, span), d.long.over(now, 10*span, ahead)) > left
+	}
+	if s.source == SourceConfigured { // what is used is this process's own, and all of it comes back meanwhile
+		left = float64(s.terms.Quota)
+	}
+	want := max(4*waiting, d.short.over(now, span, ahead)) // those who wait are among those who came
 	if !s.plan.from.IsZero() {
 		want *= 2
 	}
 	return want > left
 }
+
+// mayBeAll reports whether the requests that come may be all there are: they have only begun to. Then half of what
+// there is may go as they come. Where they keep coming, or others may use the quota too, they are taken to go on.
+func (s *slot) mayBeAll(now time.Time, span time.Duration, waiting bool) bool {
+	if s.ledger.othersSeen || s.demand.lasts(now, span, waiting) {
+		return false
+	}
+	switch {
+	case s.source == SourceConfigured, s.policy.Window > 0 && now.Sub(s.met) > s.policy.Window:
+		return true
+	case s.policy.Window == 0 && s.plannedTo().IsZero(): // there is no telling how long it is
+		return false
+	}
+	return s.ledger.solitude.alone >= solitary
+}
+
+// gone is how many units of those that may be all there are, but for those that wait, went as they came.
+func (s *slot) gone(now time.Time, waiting float64) float64 {
+	if span := s.span(now); s.mayBeAll(now, span, waiting > 0) {
+		return max(s.demand.short.lately(now, span)-waiting, 0)
+	}
+	return 0
+}
+
+// solitary is how many units that nobody else took tell, of a window that is new, that nobody else uses the quota.
+const solitary = 32
 
 // always reports whether every request is to be paced, whatever the demand and
 // whether or not it wants to wait.
@@ -268,6 +224,7 @@ type tempo struct {
 	whose    obstacle      // what it holds by
 	faster   time.Time     // when there may be reason for a higher pace, though nothing happens; zero: none is known of
 	kept     bool          // it is kept to though deadlines pass
+	gone     float64       // units that went as they came until now
 }
 
 // A smoother spreads the requests of one partition as the policy that binds
@@ -281,7 +238,7 @@ type smoother struct {
 }
 
 // set makes the smoother keep to a tempo, in bunches of at most one micro-interval's
-// worth; strict: the first of them is none. What a bunch has grown by goes at once.
+// worth; strict: the first of them is none, else what went lately counts as of it. What a bunch has grown by goes at once.
 func (m *smoother) set(now time.Time, to tempo, strict bool) {
 	m.whose, m.faster, m.kept = to.whose, to.faster, to.kept
 	if math.IsInf(to.pace, 1) {
@@ -291,11 +248,11 @@ func (m *smoother) set(now time.Time, to tempo, strict bool) {
 	pace, burst := rate.Limit(to.pace), max(int(to.pace*to.interval.Seconds()), 1)
 	if m.limiter == nil {
 		m.limiter, m.most = rate.NewLimiter(pace, burst), burst
-		spent := 0
+		spent := min(to.gone, float64(burst-1))
 		if strict { // a bunch is what could have gone and did not: there is none yet
-			spent = burst - 1
+			spent = float64(burst - 1)
 		}
-		m.limiter.AllowN(now, spent)
+		m.limiter.AllowN(now, int(spent))
 		return
 	}
 	if m.limiter.Limit() != pace {

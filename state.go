@@ -185,7 +185,7 @@ func (o *origin) newPartition(key partitionKey, route string, now time.Time) *pa
 		p.joinKin(q)
 	} else {
 		p.configure(now, true)
-		p.announceKnown()
+		p.announceKnown(now)
 	}
 	p.index = len(o.partitions)
 	o.partitions = append(o.partitions, p)
@@ -203,13 +203,13 @@ func (o *origin) newPartition(key partitionKey, route string, now time.Time) *pa
 }
 
 // announceKnown has the partition keep to what the origin announced to others.
-func (p *partition) announceKnown() {
+func (p *partition) announceKnown(now time.Time) {
 	if p.origin.limits.IgnoreHeaders { // they are from before that was set
 		return
 	}
 	for _, k := range p.origin.known {
 		s := newSlot(k.Policy, SourceAnnounced)
-		s.bucketName = k.bucket
+		s.met, s.bucketName = now, k.bucket
 		p.slots = append(p.slots, s)
 	}
 }

@@ -132,3 +132,98 @@ func TestBurstsThatAConfiguredQuotaCanAffordForGoodAreNotPaced(t *testing.T) {
 		}
 	})
 }
+
+// A batch that the quota plainly affords goes as it comes, be it the first that a process sends: it takes as long as its answers.
+// What was known to be this process's alone is not forgotten between two of them.
+func TestBatchThatTheQuotaAffordsIsNotSlowed(t *testing.T) {
+	const trip, workers = 100 * time.Millisecond, 20
+	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindowByClock, heedtest.FixedWindow, heedtest.SlidingWindow, heedtest.GCRA} {
+		for _, c := range []struct {
+			quota  int64
+			window time.Duration
+			known  bool // from requests of long ago
+			batch  int
+		}{
+			{60, time.Minute, true, 25},
+			{1000, time.Minute, true, 400},
+			{1000, time.Minute, false, 300},
+			{5000, time.Hour, true, 2000},
+			{5000, time.Hour, false, 1500},
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				o := heedtest.NewOrigin(heedtest.Config{
+					Algorithm: algorithm, Policies: []heedtest.Policy{{Quota: c.quota, Window: c.window}}, Latency: heedtest.RoundTrip(trip),
+				})
+				tr := quiet(t, o, heed.Limits{})
+				defer tr.Registry.Close()
+				get := func() {
+					if resp, err := tr.Client().Get(example); err != nil {
+						t.Error(err)
+					} else {
+						resp.Body.Close()
+					}
+				}
+				if c.known {
+					get()
+					time.Sleep(c.window * 8 / 7)
+					get()
+					time.Sleep(c.window / 50)
+				}
+				began := time.Now()
+				todo := make(chan struct{}, c.batch)
+				for range c.batch {
+					todo <- struct{}{}
+				}
+				close(todo)
+				var busy sync.WaitGroup
+				for range workers {
+					busy.Go(func() {
+						for range todo {
+							get()
+						}
+					})
+				}
+				busy.Wait()
+				most := time.Duration(c.batch/workers+1)*trip + 10*trip // the scout, and what goes while nothing is known
+				if took := time.Since(began); took > most || o.Tally().Refused > 0 {
+					t.Errorf("%v, %d of %d per %v, known %v: took %v, want at most %v; %d refused",
+						algorithm, c.batch, c.quota, c.window, c.known, took, most, o.Tally().Refused)
+				}
+			})
+		}
+	}
+}
+
+// More than half of what is left is spread, and so is what keeps coming: the rest of the window is not without a request. That somebody asks
+// whether there is room is no request.
+func TestMoreThanABatchIsSpread(t *testing.T) {
+	const quota, window, trip = 600, time.Hour, 100 * time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		o := heedtest.NewOrigin(heedtest.Config{Policies: []heedtest.Policy{{Quota: quota, Window: window}}, Latency: heedtest.RoundTrip(trip)})
+		tr := quiet(t, o, heed.Limits{})
+		defer tr.Registry.Close()
+		client, began := tr.Client(), time.Now().Add(window/4)
+		if resp, err := client.Get(example); err == nil {
+			resp.Body.Close()
+		}
+		end := began.Add(window / 4)
+		var busy sync.WaitGroup
+		busy.Go(func() { // a page that shows whether there is room
+			for ; time.Now().Before(end); time.Sleep(time.Second) {
+				tr.Registry.Check(request(example))
+			}
+		})
+		time.Sleep(time.Until(began))
+		all := asking(8, end, func(int) (*http.Response, error) { return client.Get(example) })
+		time.Sleep(time.Minute)
+		soon := o.Tally().Accepted
+		if soon < quota/3 || soon > quota*6/10 {
+			t.Errorf("%d of %d went in a minute, want about half", soon, quota)
+		}
+		all.Wait()
+		busy.Wait()
+		if later := o.Tally().Accepted; later-soon < quota/8 || later > quota*9/10 {
+			t.Errorf("%d of %d went in a quarter of an hour, %d of them in its first minute", later, quota, soon)
+		}
+	})
+}

@@ -1,0 +1,106 @@
+package heed
+
+import "time"
+
+// demand is how fast requests come for a policy.
+type demand struct {
+	short  flow // how many come in a tenth of the window: long enough not to take a short burst for a lasting one, short enough to see one that lasts before it has used up the quota …
+	long   flow // … and in all of it
+	run         // of requests of which each came soon after another had gone …
+	before run  // … as it was before the latest came
+	stream run  // of requests of which each came while another one waited, or in the tenth of the window after it could be answered, whatever became of them …
+	until  run  // … as it was before the latest came
+}
+
+// A flow counts what comes in spans of time.
+type flow struct {
+	start     time.Time
+	now, last int64
+}
+
+// A run is requests that came one soon after the other.
+type run struct {
+	since time.Time // when the first of them came …
+	came  time.Time // … and the latest
+}
+
+func (f *flow) roll(now time.Time, span time.Duration) {
+	switch age := now.Sub(f.start); {
+	case age >= 2*span:
+		f.start, f.now, f.last = now, 0, 0
+	case age >= span:
+		f.start, f.now, f.last = f.start.Add(span), 0, f.now
+	}
+}
+
+// add counts n that came.
+func (f *flow) add(now time.Time, n int64, span time.Duration) {
+	f.roll(now, span)
+	f.now += n
+}
+
+// drop uncounts n.
+func (f *flow) drop(now time.Time, n int64, span time.Duration) {
+	f.roll(now, span)
+	recent := min(n, f.now)
+	f.now -= recent
+	f.last = max(f.last-(n-recent), 0)
+}
+
+// over returns how much comes in a time ahead at the present pace.
+func (f *flow) over(now time.Time, span, ahead time.Duration) float64 {
+	f.roll(now, span)
+	carried := 1 - float64(now.Sub(f.start))/float64(span)
+	return (float64(f.now) + float64(f.last)*carried) * float64(ahead) / float64(span)
+}
+
+// lately returns how much came in the latest one or two spans.
+func (f *flow) lately(now time.Time, span time.Duration) float64 {
+	f.roll(now, span)
+	return float64(f.now + f.last)
+}
+
+// add counts n units that are wanted of a policy of whose window span is a tenth.
+func (d *demand) add(now time.Time, n int64, span time.Duration) {
+	d.short.add(now, n, span)
+	d.long.add(now, n, 10*span)
+}
+
+// drop uncounts n that turned out not to be wanted of the policy.
+func (d *demand) drop(now time.Time, n int64, span time.Duration) {
+	d.short.drop(now, n, span)
+	d.long.drop(now, n, 10*span)
+}
+
+// follow counts a request that came; gone is when the latest one before it was sent. It
+// belongs to those before it where that is soon enough.
+func (d *demand) follow(now, gone time.Time, soon time.Duration) {
+	d.before = d.run
+	if d.came.IsZero() || now.Sub(latest(d.came, gone)) > soon {
+		d.since = now
+	}
+	d.came = now
+}
+
+// comes counts a request that came in the stream of them: while one waits, or soon after another one came or, gone, was sent.
+func (d *demand) comes(now, gone time.Time, soon time.Duration, waiting bool) {
+	d.until = d.stream
+	if d.stream.came.IsZero() || !waiting && now.Sub(latest(d.stream.came, gone)) > soon {
+		d.stream.since = now
+	}
+	d.stream.came = now
+}
+
+// goesOn reports whether requests keep coming: for longer than a span of time.
+func (d *demand) goesOn(span time.Duration) bool { return d.stream.came.Sub(d.stream.since) > span }
+
+// lasts reports whether they keep coming, or some of them wait, for longer than a span of time.
+func (d *demand) lasts(now time.Time, span time.Duration, waiting bool) bool {
+	return d.goesOn(span) || waiting && now.Sub(d.stream.since) > span
+}
+
+// lasting is for how long requests have come one soon after the other: a client that sends
+// the next one when the last is answered has never two waiting, and is held up all the same if
+// the answer to the last unit says that nothing is left. As they have come, they are taken
+// to go on, for as long again.
+func (d *demand) lasting() time.Duration { return d.came.Sub(d.since) }
