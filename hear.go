@@ -62,13 +62,14 @@ func (pm *Permit) settle(now time.Time, status int, a *Announcement) (silent boo
 			c.n = 0
 			pm.counts = false // nor do its bytes
 		default:
+			well := status/100 == 2 && !a.Refused // an error, a redirect or a 304 may come from nearer by
+			c.unsure = !well
 			c.slot.settle(now, pm.start, c)
 			if c.slot.source == SourceAnnounced && !a.Refused { // which may come from nearer by
 				c.slot.ledger.hearSilence(now, pm.start, c, &c.slot.terms)
 				c.slot.capped = c.slot.capped && !c.slot.isOpen(now)
 			}
 			if c.due && c.slot.habit.last.Before(now) && !c.slot.outdone(now, a) {
-				well := status/100 == 2 && !a.Refused // an error, a redirect or a 304 may come from nearer by
 				c.slot.missed(now, pm, c, well)
 				silent = silent || well && c.slot.general()
 			}

@@ -61,6 +61,7 @@ type charge struct {
 	told     int64 // what its answer said is left
 	epoch    uint32
 	settled  bool // no longer in flight
+	unsure   bool // the origin may never have counted it: it was given up, or its answer came from nearer by
 	due      bool // its answer can be expected to announce the policy
 }
 
@@ -286,11 +287,17 @@ func (l *ledger) hearMore(now time.Time, c *charge, least int64, p *Policy) {
 // of this policy, or none will come. What it took was counted by the origin before the
 // answer was on its way, and comes back so much sooner.
 func (l *ledger) settle(now, start time.Time, c *charge, p *Policy) {
-	l.own.done(now, start, l.surely(), c.n, p.Quota, p.Window)
+	e := l.own.done(now, start, l.surely(), c.n, p.Quota, p.Window)
+	if c.unsure {
+		if e != nil {
+			e.unsure += c.n
+		}
+		l.counter.unsure += c.n
+	}
 	if p.Unit != UnitContentBytes { // which are counted as they come: see correct
 		l.answered += c.n
 	}
-	if c.epoch == l.epoch && l.opened.IsZero() {
+	if c.epoch == l.epoch && l.opened.IsZero() && !c.unsure {
 		l.opened = now
 	}
 }

@@ -74,7 +74,7 @@ func (l *ledger) learnShape(now, start time.Time, c *charge, p *Policy, r int64,
 	}
 	// If the window slides, what was answered before c went, and less than a
 	// window ago for certain, is counted in what c's answer says …
-	counted := l.own.between(now.Add(l.inferred-p.Window), start)
+	counted, unsure := l.own.counts(now.Add(l.inferred-p.Window), start)
 	if r > p.Quota-counted-c.n {
 		if l.shape == shapeSliding && now.Sub(l.slides) > longKnown*p.Window { // it may still, and the origin have begun anew
 			l.shape = shapeUnknown
@@ -89,6 +89,9 @@ func (l *ledger) learnShape(now, start time.Time, c *charge, p *Policy, r int64,
 		return
 	}
 	if l.shape == shapeSliding {
+		if !l.counter.likely() {
+			l.own.deny(now.Add(l.inferred-p.Window), start, unsure-(p.Quota-r-c.n-counted)) // so many of them are in no count
+		}
 		l.shortenSliding(now, start, p, p.Quota-r-c.n)
 	}
 	// … and no more of this process than was in use, and what went since and may have

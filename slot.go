@@ -263,6 +263,7 @@ func (s *slot) accepted() int64 { return s.ledger.answered - s.refused }
 // over says that c's request is over, bodies and all; bytes is what they held,
 // or where that is not exact, what they held at least.
 func (s *slot) over(now, start time.Time, c *charge, bytes int64, exact bool) {
+	c.unsure = c.unsure || !c.settled
 	s.settle(now, start, c)
 	s.inFlight -= c.n
 	if s.policy.Unit == UnitContentBytes {

@@ -33,6 +33,7 @@ type use struct {
 	heard       time.Time // when the latest of them was answered
 	first, last time.Time // a window before they come back
 	n           int64
+	unsure      int64 // of those that the origin may never have counted
 }
 
 const exactUnits = 100
@@ -41,11 +42,11 @@ func (u *usage) take(n int64)   { u.inFlight += n }
 func (u *usage) refund(n int64) { u.inFlight -= n }
 
 // done moves n units, sent at start and answered now, from in flight to the log. They come
-// back so much sooner than a window from now.
-func (u *usage) done(now, start time.Time, sooner time.Duration, n, quota int64, window time.Duration) {
+// back so much sooner than a window from now. It returns those that come back with them; nil: none of them are remembered.
+func (u *usage) done(now, start time.Time, sooner time.Duration, n, quota int64, window time.Duration) *use {
 	u.inFlight -= n
 	if n <= 0 || window <= 0 {
-		return
+		return nil
 	}
 	u.expire(now, window)
 	u.logged += n
@@ -62,19 +63,20 @@ func (u *usage) done(now, start time.Time, sooner time.Duration, n, quota int64,
 		if coarse { // with the next that comes back
 			u.log[k].join(now, start, n)
 		} else {
-			u.log = slices.Insert(u.log, k, use{start, now, from, from, n})
+			u.log = slices.Insert(u.log, k, use{start, now, from, from, n, 0})
 		}
-		return
+		return &u.log[k]
 	}
 	if k > 0 {
 		l := &u.log[k-1]
 		if from.Equal(l.last) || coarse && from.Sub(l.first) <= window/exactUnits {
 			l.last = from
 			l.join(now, start, n)
-			return
+			return l
 		}
 	}
-	u.log = append(u.log, use{start, now, from, from, n})
+	u.log = append(u.log, use{start, now, from, from, n, 0})
+	return &u.log[len(u.log)-1]
 }
 
 // join adds n units, sent at start and answered now, to those that come back with e.
@@ -207,14 +209,39 @@ func (u *usage) backWith(v *usage, now time.Time, n int64, window time.Duration)
 	return time.Time{}, false
 }
 
-// between returns the units sent after from and answered before to.
+// sure is how many of them the origin has counted for certain.
+func (e *use) sure() int64 { return max(e.n-e.unsure, 0) }
+
+// between returns the units sent after from and answered before to that the origin has counted for certain.
 func (u *usage) between(from, to time.Time) (n int64) {
+	n, _ = u.counts(from, to)
+	return n
+}
+
+// counts returns how many units sent after from and answered before to the origin has counted, and of how many
+// that is not known.
+func (u *usage) counts(from, to time.Time) (sure, unsure int64) {
 	for _, e := range u.log {
 		if e.sent.After(from) && e.heard.Before(to) {
-			n += e.n
+			sure += e.sure()
+			unsure += e.n - e.sure()
 		}
 	}
-	return n
+	return sure, unsure
+}
+
+// deny takes n of those to be nobody's that the origin may never have counted, and that were sent after from and answered
+// before to: those that come back last stay.
+func (u *usage) deny(from, to time.Time, n int64) {
+	for i := range u.log {
+		if e := &u.log[i]; n > 0 && e.unsure > 0 && e.sent.After(from) && e.heard.Before(to) {
+			k := min(n, e.unsure, e.n)
+			e.n -= k
+			e.unsure -= k
+			u.logged -= k
+			n -= k
+		}
+	}
 }
 
 // beyond returns when the last of those units was sent, at the earliest, that went first and were
@@ -228,7 +255,7 @@ func (u *usage) beyond(at time.Time, n int64) (sent time.Time, known bool) {
 	}
 	slices.SortFunc(before, func(a, b use) int { return b.sent.Compare(a.sent) })
 	for _, e := range before {
-		if n -= e.n; n < 0 {
+		if n -= e.sure(); n < 0 {
 			return e.sent, true
 		}
 	}
