@@ -47,6 +47,7 @@ type Announcement struct {
 	usual  []string // those of Policies of which the answer does not say how long their windows are, but the service's documentation
 	named  bool     // as Dialect.Named
 	byRule bool     // the response does not say RetryAfter, but the service's documentation: Refusal.Wait
+	free   bool     // the response cost no quota, by the service's documentation
 }
 
 // ParseAnnouncement returns what a response received at now says about limits:
@@ -89,6 +90,8 @@ func parse(resp *http.Response, now time.Time, most time.Duration) Announcement 
 // more.
 func parseFields(origin string, resp *http.Response, now time.Time, own []Dialect) (a Announcement, more bool) {
 	a = announcementOf(origin, resp.StatusCode, resp.Header, nil, now, own)
+	a.free = a.Dialect == "github" && resp.StatusCode == http.StatusNotModified && // see "Use conditional requests" there
+		resp.Request != nil && resp.Request.Header.Get("Authorization") != ""
 	return a, a.Refused && isProblem(resp.Header) || wantsBody(origin, resp.StatusCode, resp.Header, own)
 }
 

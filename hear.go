@@ -75,7 +75,7 @@ func (pm *Permit) settle(now time.Time, status int, a *Announcement) (silent boo
 			}
 		}
 	}
-	if a.Cached {
+	if a.Cached || a.free {
 		pm.unspread(now)
 	}
 	return silent
@@ -295,7 +295,7 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 	default:
 		p.hearLeft(now, pm, s, statement{
 			remaining: lim.Remaining, reset: lim.Reset, resolution: lim.Resolution, grain: grain, clock: lim.Clock, instant: instant,
-			after: a.RetryAfter, refused: a.Refused,
+			after: a.RetryAfter, refused: a.Refused, free: a.free,
 		})
 	}
 }
@@ -331,9 +331,12 @@ func (p *partition) hearReset(now, instant time.Time, s *slot, lim *ServiceLimit
 func (p *partition) hearLeft(now time.Time, pm *Permit, s *slot, st statement) {
 	c := pm.charge(s)
 	c.told = st.remaining
-	if st.refused && st.remaining == 0 {
+	switch {
+	case st.refused && st.remaining == 0:
 		s.settleRefused(now, c)
-	} else {
+	case st.free:
+		s.settleFree(now, c)
+	default:
 		s.settle(now, pm.start, c)
 	}
 	if s.ledger.said.IsZero() {

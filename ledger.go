@@ -76,6 +76,7 @@ type statement struct {
 	instant    time.Time     // … of the origin's clock
 	soon       bool          // it was named as 0 while some are left, as a near one is where they are rounded down
 	refused    bool
+	free       bool // the answer's own request used nothing
 }
 
 // room returns how many units may be sent now.
@@ -302,6 +303,18 @@ func (l *ledger) settle(now, start time.Time, c *charge, p *Policy) {
 	}
 }
 
+// settleFree closes the account of a request that was answered and used nothing.
+func (l *ledger) settleFree(c *charge) {
+	l.own.refund(c.n)
+	l.answered += c.n
+	l.counter.unsure += c.n
+	if c.epoch == l.epoch {
+		l.inEpoch -= c.n
+		l.left += c.n
+		l.most += c.n
+	}
+}
+
 // correct replaces an estimate of bytes by what they were.
 func (l *ledger) correct(now, start time.Time, c *charge, n int64, p *Policy) {
 	more := n - c.n
@@ -364,7 +377,7 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	l.heard += c.n
 	r, least := l.bounds(c, p, &s)
 	l.learnElastic(start, p, c, &s, r, least)
-	l.learnShape(now, start, c, p, r, s.refused)
+	l.learnShape(now, start, c, p, r, s.refused || s.free)
 	l.learnBeyond(now, start, p, &s)
 	l.learnCounter(now, start, c, p, &s, r)
 	l.learnCounted(now, c, p, r, s.refused)

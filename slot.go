@@ -44,7 +44,7 @@ type slot struct {
 
 	inFlight int64     // units of requests whose bodies are not over yet
 	taken    time.Time // when the latest request went that took any
-	refused  int64     // units of requests that were refused for it
+	refused  int64     // units of requests that were refused for it, or free
 	content  content   // of requests, where bytes are counted
 
 	said      Policy    // as it was announced last
@@ -254,6 +254,17 @@ func (s *slot) settleRefused(now time.Time, c *charge) {
 	s.ledger.own.refund(c.n)
 	s.ledger.answered += c.n
 	s.ledger.counter.since = time.Time{} // which sees units come back by what was sent
+	s.refused += c.n
+}
+
+// settleFree says that c's request was answered and used nothing.
+func (s *slot) settleFree(now time.Time, c *charge) {
+	if c.settled {
+		return
+	}
+	c.settled = true
+	s.demand.drop(now, c.n, s.span(now))
+	s.ledger.settleFree(c)
 	s.refused += c.n
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -69,5 +70,67 @@ func TestRequestsThatMayNotHaveBeenCountedHideNoWindow(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// GitHub counts no 304 of those who say who they are, so that whoever asks for what is new is held by what there is of that
+// alone. Others are counted all the same.
+func TestUnchangedAnswersOfGitHubAreNotPaced(t *testing.T) {
+	manyRequests(t)
+	const quota, hours = 5000, 1
+	for _, c := range []struct {
+		every         int    // one in so many has changed
+		token         string // "": none
+		least, counts int    // answers, and those that are counted
+	}{
+		{1 << 30, "Bearer x", hours * 36_000, 0},
+		{50, "Bearer x", hours * 36_000, hours * 720},
+		{5, "Bearer x", hours * quota * 9 / 2, hours * quota}, // more has changed than may be asked for
+		{50, "", hours * quota, hours * quota},
+	} {
+		t.Run(fmt.Sprint("one in ", c.every, " ", c.token), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var mu sync.Mutex
+				var end time.Time
+				left, asked, counted, refused := 0, 0, 0, 0
+				tr := quiet(t, baseFunc(func(req *http.Request) (*http.Response, error) {
+					time.Sleep(30 * time.Millisecond)
+					mu.Lock()
+					defer mu.Unlock()
+					now := time.Now()
+					if !now.Before(end) {
+						left, end = quota, now.Add(time.Hour)
+					}
+					resp := answer(http.StatusNotModified, "X-Ratelimit-Resource", "core", "Date", now.UTC().Format(http.TimeFormat))
+					asked++
+					switch changed := asked%c.every == 0; {
+					case left == 0:
+						refused++
+						resp.StatusCode = http.StatusForbidden
+					case changed || req.Header.Get("Authorization") == "":
+						counted++
+						left--
+						if changed {
+							resp.StatusCode = http.StatusOK
+						}
+					}
+					usualFields(resp.Header, quota, left, end.Add(time.Second-1).Unix())
+					resp.Request = req
+					return resp, nil
+				}), heed.Limits{})
+				asking(4, time.Now().Add(hours*time.Hour-time.Minute), func(int) (*http.Response, error) {
+					time.Sleep(370 * time.Millisecond)
+					req := request("https://api.github.com/repos/o/r/issues", "If-None-Match", `"x"`)
+					if c.token != "" {
+						req.Header.Set("Authorization", c.token)
+					}
+					return tr.RoundTrip(req)
+				}).Wait()
+				t.Logf("%d asked, %d counted, %d refused", asked, counted, refused)
+				if refused > 0 || asked < c.least*97/100 || counted < c.counts*97/100 {
+					t.Errorf("%d asked, %d counted, %d refused; want at least %d, %d and none", asked, counted, refused, c.least, c.counts)
+				}
+			})
+		})
 	}
 }
