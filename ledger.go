@@ -338,9 +338,10 @@ func (l *ledger) anew() {
 }
 
 // hear takes in what the answer to the request c, sent at start, says at now.
-// No wait it asks for is longer than atMost; hear reports whether one was.
+// No wait it asks for is longer than atMost; hear reports whether one was. While something is left a reset
+// asks for none: it says when the window ends, however far away that is.
 func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, atMost time.Duration) (capped bool) {
-	if s.reset > atMost {
+	if s.reset > atMost && s.remaining <= 0 {
 		s.reset, capped = atMost, true
 	}
 	l.measureTrip(now, start)

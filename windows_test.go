@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -552,6 +553,42 @@ func TestWindowsWhoseResetIsAlwaysAWholeOneAreUsedUp(t *testing.T) {
 			t.Logf("%d clients: %d accepted of %d, %d refused", clients, l.accepted, windows*quota, l.refused)
 			if l.accepted < windows*quota*95/100 || l.refused > 0 {
 				t.Errorf("%d clients: %d accepted of %d, %d refused", clients, l.accepted, windows*quota, l.refused)
+			}
+		})
+	}
+}
+
+// How long heed waits for a server says nothing of its windows: that nothing is back by then of a longer one does not show that
+// it slides, and what Snapshot says of its reset is what the server said.
+func TestWindowsLongerThanTheLongestWaitAreNoneThatSlide(t *testing.T) {
+	for _, dialect := range []heedtest.Dialect{heedtest.IETF11, heedtest.XRateLimit, heedtest.XRateLimitEpoch} {
+		synctest.Test(t, func(t *testing.T) {
+			const day, hourly = 24 * time.Hour, 100
+			o := heedtest.NewOrigin(heedtest.Config{
+				Algorithm: heedtest.FixedWindowByClock, Policies: []heedtest.Policy{{Quota: 2 * 24 * hourly, Window: day}}, Dialect: dialect,
+				Latency: heedtest.RoundTrip(100 * time.Millisecond),
+			})
+			tr := quiet(t, o, heed.Limits{})
+			for hour := range 48 {
+				began := time.Now()
+				var job sync.WaitGroup
+				for range hourly {
+					job.Go(func() {
+						if resp, err := tr.RoundTrip(request(example)); err == nil {
+							resp.Body.Close()
+						}
+					})
+				}
+				job.Wait()
+				took, reset := time.Since(began), tr.Registry.Snapshot()[0].Partitions[0].Policies[0].Reset
+				ends := began.Truncate(day).Add(day)
+				if took > time.Second || ends.Sub(time.Now().Add(reset)).Abs() > time.Second {
+					t.Errorf("%s, hour %d: it took %v, half of the quota is used a day; the window is said to end in %v, and does in %v", dialect, hour, took, reset, time.Until(ends))
+				}
+				time.Sleep(time.Until(began.Add(time.Hour)))
+			}
+			if refused := o.Tally().Refused; refused > 0 {
+				t.Errorf("%s: %d refused", dialect, refused)
 			}
 		})
 	}
