@@ -195,3 +195,31 @@ func TestOneThatMayNotWaitTakesNoBytesThatOthersWaitFor(t *testing.T) {
 		tr.Registry.Close()
 	})
 }
+
+// Where a pace puts a request off past its deadline, that is known while an interval still holds it.
+func TestDeadlineBehindAPaceIsJudgedWhileAnIntervalHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := heedtest.NewOrigin(heedtest.Config{
+			Policies: []heedtest.Policy{{Quota: 60, Window: time.Hour}}, Latency: heedtest.RoundTrip(50 * time.Millisecond),
+		})
+		tr := quiet(t, o, heed.Limits{MinInterval: 10 * time.Second})
+		for range 20 { // they go at a pace of one in 40 s
+			resp, err := tr.RoundTrip(request(example))
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		req := request(example).WithContext(ctx)
+		if d := tr.Registry.Check(req); d.Wait < 30*time.Second || d.Cause != heed.CauseSmoother {
+			t.Errorf("Check() = %+v, want what the pace holds it for", d)
+		}
+		began := time.Now()
+		_, err := tr.RoundTrip(req)
+		if le := limitErr(t, err); time.Since(began) != 0 || le.Cause != heed.CauseSmoother || le.Wait < 30*time.Second {
+			t.Errorf("after %v: %v, want it refused at once for the pace", time.Since(began), err)
+		}
+	})
+}

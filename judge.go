@@ -64,6 +64,12 @@ func (s *slot) obstacle() obstacle { return obstacle{CausePolicy, s.policy.Name,
 // goes reports whether the request may go at now.
 func (v *verdict) goes(now time.Time) bool { return !v.events && !v.at.After(now) }
 
+// spacedAlone reports whether nothing but an interval holds the request, until an instant: a pace then does not begin
+// when that is over, and a deadline that it passes is out of reach already.
+func (v *verdict) spacedAlone() bool {
+	return !v.events && v.cause == CauseInterval && v.last.cause == CauseInterval
+}
+
 // judge says when a may go from a place in line. Every limit is judged at one
 // instant, and nothing is taken.
 func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
@@ -106,7 +112,7 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 	if l := a.lane; l != nil {
 		v.scout(now, &l.opening, p.patience())
 	}
-	if pl.n == 0 && v.goes(now) && (!a.opts.noWait || o.limits.Smoothing.always()) {
+	if pl.n == 0 && (v.goes(now) || v.spacedAlone()) && (!a.opts.noWait || o.limits.Smoothing.always()) {
 		v = p.keepPace(now, a, v)
 	}
 	p.judgeShared(now, a, &v)
