@@ -8,13 +8,12 @@ import (
 
 // A grant is leave to send one request.
 type grant struct {
-	b      *book
-	cost   heed.Cost
-	x      int64 // the instant its units are booked at
-	seen   []*announced
-	most   int64 // longest wait an announcement can ask for
-	bytes  bool  // they are counted once its bodies are over
-	single bool
+	b     *book
+	cost  heed.Cost
+	x     int64 // the instant its units are booked at
+	seen  []*announced
+	most  int64 // longest wait an announcement can ask for
+	bytes bool  // they are counted once its bodies are over
 
 	start, before time.Time // where it was granted without Redis: when, and when the one before it on the origin was
 
@@ -73,7 +72,7 @@ func (b *book) grant(now time.Time, a *ask, x int64, seen []*announced, counted 
 	if !counted {
 		b.slots.take(b, a.limits.cost.Concurrent)
 	}
-	g := &grant{b: b, cost: a.limits.cost, x: x, seen: seen, most: micros(a.maxWait), single: a.limits.single}
+	g := &grant{b: b, cost: a.limits.cost, x: x, seen: seen, most: micros(a.maxWait)}
 	for _, l := range a.limits.list {
 		g.bytes = g.bytes || l.unit == 'b'
 	}

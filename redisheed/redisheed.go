@@ -409,9 +409,9 @@ func (l *Ledger) keys(origin, partition string) []string {
 	return []string{tag, tag + ":" + partition}
 }
 
-// escape keeps braces out of a hash tag.
 var braces = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D")
 
+// escape keeps braces out of a hash tag.
 func escape(s string) string { return braces.Replace(s) }
 
 // longest is the longest span, in microseconds, that the scripts write in full: some three years.

@@ -35,13 +35,13 @@ type statement struct {
 	most          int64
 }
 
-// happened is anything else: a pause from at on, or that one is over.
+// happened is anything else that Redis has to be told.
 type happened struct {
-	kind  string
-	id    string
-	until time.Time
-	whole int
-	doubt int
+	kind  string    // "p": a pause, "w": a pause in doubt is over, "x": a policy is used up
+	id    string    // of the policy
+	until time.Time // the pause ends, or there is more of the policy
+	whole int       // 1: the pause is the origin's
+	doubt int       // 1: it ends with the first request that succeeds
 }
 
 func (r *report) move(m move, k, really int64) {

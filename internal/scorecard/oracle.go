@@ -37,7 +37,6 @@ import (
 //
 // It runs on a clock of its own.
 type oracle struct {
-	scenario Scenario
 	manner   manner
 	config   heedtest.Config
 	end      int64
@@ -125,13 +124,12 @@ func (s Scenario) consult(seed uint64, began time.Time, from, to time.Duration, 
 func (s Scenario) plan(how manner, bound bool, seed uint64, began time.Time) []start {
 	c := s.config(seed)
 	o := &oracle{
-		scenario: s,
-		manner:   how,
-		config:   c,
-		end:      int64(s.length()),
-		zero:     began.UnixNano(),
-		free:     s.Goroutines * max(1, s.Processes),
-		body:     s.bodies(seed),
+		manner: how,
+		config: c,
+		end:    int64(s.length()),
+		zero:   began.UnixNano(),
+		free:   s.Goroutines * max(1, s.Processes),
+		body:   s.bodies(seed),
 	}
 	phase := int64(c.Phase-c.ClockSkew) - o.zero
 	for _, p := range c.Policies {
