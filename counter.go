@@ -131,7 +131,7 @@ func (l *ledger) measureWindow(p *Policy, s *statement) {
 	if most < least || least <= p.Window && p.Window <= most && !s.clock {
 		return
 	}
-	p.Window = roundest(least, most, time.Second)
+	p.Window = roundest(least, most)
 	l.inferred, k.window = max(p.Window-least, 1), p.Window
 }
 

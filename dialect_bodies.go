@@ -62,7 +62,7 @@ func stackExchangeBody(status int, _ http.Header, body []byte) (Announcement, bo
 		// "too many requests from this IP, more requests available in 60 seconds"
 		if _, in, ok := strings.Cut(wrapper.Message, "available in "); ok {
 			if n, _, ok := scanDecimal(in); ok && !n.neg {
-				d, _ := n.duration(time.Second)
+				d := n.duration(time.Second)
 				a.RetryAfter = max(a.RetryAfter, d)
 			}
 		}

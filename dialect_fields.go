@@ -178,8 +178,6 @@ func indexDialects(table []Dialect) *dialectIndex {
 				name, _, _ := strings.Cut(shown, ":")
 				x.fields[name] = append(x.fields[name], shows)
 			}
-		}
-		if d.anywhere() {
 			for name, use := range d.uses(order+1, true) {
 				x.addField(name, use)
 			}

@@ -134,7 +134,7 @@ func parseWindow(s string) (n int64, window time.Duration, ok bool) {
 	if !ok || w.neg || trimOWS(rest) != "" {
 		return 0, 0, false
 	}
-	window, _ = w.duration(time.Second)
+	window = w.duration(time.Second)
 	return n, window, window > 0
 }
 
@@ -233,7 +233,7 @@ func (r *dialectReader) emitCategories(g *quotaGroup) {
 			if !ok || !ok2 || n.neg || more != "" {
 				continue
 			}
-			d, _ := n.duration(time.Second)
+			d := n.duration(time.Second)
 			list, _, _ := strings.Cut(rest, ":")
 			l := ServiceLimit{Reset: d, Resolution: time.Second}
 			if list == "" {

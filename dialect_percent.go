@@ -57,14 +57,14 @@ func (r *dialectReader) readPercent(o *percentObject, key string, number json.Nu
 	}
 	switch key {
 	case "estimated_time_to_regain_access":
-		if d, _ := n.duration(time.Minute); d > 0 {
+		if d := n.duration(time.Minute); d > 0 {
 			o.reset, o.grain = d, time.Minute
 			if r.status >= 400 {
 				r.a.RetryAfter = max(r.a.RetryAfter, d)
 			}
 		}
 	case "reset_time_duration":
-		if d, _ := n.duration(time.Second); d > 0 {
+		if d := n.duration(time.Second); d > 0 {
 			o.reset, o.grain = d, time.Second
 		}
 	default:

@@ -65,21 +65,21 @@ func scanDecimal(s string) (n decimal, rest string, ok bool) {
 	return n, s[i:], digits > 0
 }
 
-// duration returns n units, and false where that is beyond maxSpan.
-func (n decimal) duration(unit time.Duration) (time.Duration, bool) {
+// duration returns n units, maxSpan at most.
+func (n decimal) duration(unit time.Duration) time.Duration {
 	if n.whole > int64(maxSpan/unit) {
-		return maxSpan, false
+		return maxSpan
 	}
 	d := time.Duration(n.whole) * unit
 	if unit >= time.Second { // a fraction of it in nanoseconds, exactly
-		return d + time.Duration(n.nanos)*(unit/time.Second), true
+		return d + time.Duration(n.nanos)*(unit/time.Second)
 	}
 	part := n.nanos * int64(unit)
 	d += time.Duration(part / 1e9)
 	if part%1e9 != 0 {
 		d++
 	}
-	return d, true
+	return d
 }
 
 // bare removes white space from both ends, and quotation marks, which some put
@@ -250,7 +250,7 @@ func (n decimal) span(form TimeForm, ref time.Time) (span, bool) {
 		}
 		return until(time.UnixMilli(n.whole).Add(time.Duration(n.nanos/1000)), ref, grain)
 	}
-	d, _ := n.duration(unit)
+	d := n.duration(unit)
 	return span{d: d, grain: grain}, true
 }
 
@@ -308,7 +308,7 @@ func parsePeriod(s string) (time.Duration, bool) {
 		default:
 			return 0, false
 		}
-		d, _ := n.duration(unit)
+		d := n.duration(unit)
 		sum = min(sum+d, maxSpan)
 	}
 	return sum, true

@@ -244,7 +244,7 @@ func (l *ledger) shorten(now time.Time, p *Policy) {
 	if l.bounded || most >= p.Window || most <= least {
 		return
 	}
-	most = roundest(max(least, 1), most, time.Second) // as most are
+	most = roundest(max(least, 1), most) // as most are
 	p.Window, l.inferred = most, max(most-least, 1)
 }
 
@@ -258,17 +258,11 @@ func (l *ledger) hearReset(now, start time.Time, p *Policy, s statement) {
 	if end, ok := l.endsBy(now, p); ok && !end.Before(earliest) {
 		named = soonest(named, end)
 	}
-	switch {
-	case l.opens.IsZero(), earliest.After(l.opens), named.Before(l.earliest): // another reset
+	if l.opens.IsZero() || earliest.After(l.opens) || named.Before(l.earliest) { // another reset
 		l.opens, l.earliest = named, earliest
 		return
 	}
-	if named.Before(l.opens) {
-		l.opens = named
-	}
-	if earliest.After(l.earliest) {
-		l.earliest = earliest
-	}
+	l.opens, l.earliest = soonest(l.opens, named), latest(l.earliest, earliest)
 }
 
 // endsBy returns the instant by which a window ends whose first answer was silent: no later than its

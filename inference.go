@@ -102,7 +102,7 @@ func (s *slot) infer(reset, grain time.Duration) {
 		return
 	}
 	l.bounded = false
-	window := roundest(least+1, reset, time.Second)
+	window := roundest(least+1, reset)
 	s.terms.Window, l.inferred = window, max(window-max(least, time.Second), 1)
 }
 

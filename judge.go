@@ -23,10 +23,8 @@ type obstacle struct {
 	source Source // of the policy, where this process knows it
 }
 
-// hold moves the verdict back to at.
-func (v *verdict) hold(at time.Time, cause Cause, policy string) {
-	v.holdBy(at, obstacle{cause: cause, policy: policy})
-}
+// hold moves the verdict back to at, for what is no policy.
+func (v *verdict) hold(at time.Time, cause Cause) { v.holdBy(at, obstacle{cause: cause}) }
 
 // pace has the verdict keep to a smoother's.
 func (v *verdict) pace(now time.Time, m *smoother, units int64) {
@@ -76,22 +74,22 @@ func (p *partition) judge(now time.Time, a *ask, pl *place) verdict {
 	o := p.origin
 	p.unpause(now)
 	v := verdict{at: now}
-	v.hold(o.pause.until, CausePause, "")
+	v.hold(o.pause.until, CausePause)
 	if !p.passesDoubt(a) {
-		v.hold(p.pause.until, CausePause, "")
+		v.hold(p.pause.until, CausePause)
 	}
 	if a.lane != nil {
-		v.hold(a.lane.pause.until, CausePause, "")
+		v.hold(a.lane.pause.until, CausePause)
 	}
 	first := v.at // nobody goes before
 	if p.listens() || o.listening > 0 {
 		v.await(now, CausePause)
 	}
 	o.space(now, &v, a.opts.minInterval, pl.n+pl.elsewhere)
-	v.hold(o.kept(a), CauseInterval, "")
-	v.hold(a.notBefore, a.ownCause(), "")
+	v.hold(o.kept(a), CauseInterval)
+	v.hold(a.notBefore, a.ownCause())
 	if gap := p.spacing(); gap > 0 {
-		v.hold(p.lastStart.Add(gap), CauseConcurrency, "")
+		v.hold(p.lastStart.Add(gap), CauseConcurrency)
 	}
 	if !p.cap.free(p.unanswered) {
 		if at := p.lastStart.Add(max(p.patience(), windowless)); now.Before(at) { // one that hangs stops nobody
@@ -269,10 +267,10 @@ func (o *origin) space(now time.Time, v *verdict, interval time.Duration, n int)
 	if l.MinInterval > 0 || interval > 0 {
 		first := base
 		if last := o.lastGone(); !last.IsZero() {
-			v.hold(last.Add(interval), CauseInterval, "")
+			v.hold(last.Add(interval), CauseInterval)
 			first = latest(base, last.Add(l.MinInterval))
 		}
-		v.hold(first.Add(times(int64(n), l.MinInterval)), CauseInterval, "")
+		v.hold(first.Add(times(int64(n), l.MinInterval)), CauseInterval)
 	}
 	if l.MinPause > 0 {
 		first := base
@@ -283,7 +281,7 @@ func (o *origin) space(now time.Time, v *verdict, interval time.Duration, n int)
 		case !o.lastEnd.IsZero():
 			first = latest(base, o.lastEnd.Add(l.MinPause))
 		}
-		v.hold(first.Add(times(int64(n), l.MinPause)), CauseInterval, "")
+		v.hold(first.Add(times(int64(n), l.MinPause)), CauseInterval)
 	}
 	if l.MaxConcurrent > 0 && o.inFlight >= l.MaxConcurrent {
 		v.await(now, CauseConcurrency)

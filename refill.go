@@ -95,7 +95,7 @@ func (l *ledger) learnFill(now, start time.Time, p *Policy, s *statement) {
 	if l.streak >= enough && (far || long) && most >= p.Window-l.inferred { // a bucket that is full sooner names no longer reset
 		l.shape, l.fillsUp = shapeRefill, true
 		if l.inferred > 0 {
-			p.Window = roundest(least, most, time.Second)
+			p.Window = roundest(least, most)
 			l.inferred = max(p.Window-least, 1)
 		}
 	}

@@ -36,9 +36,9 @@ func nextRoundTime(d time.Duration) time.Duration {
 	return d
 }
 
-// roundest is the longest multiple of a unit from least to most; most where there is none.
-func roundest(least, most, unit time.Duration) time.Duration {
-	if d := most.Truncate(unit); d >= least {
+// roundest is the longest time of whole seconds from least to most; most where there is none.
+func roundest(least, most time.Duration) time.Duration {
+	if d := most.Truncate(time.Second); d >= least {
 		return d
 	}
 	return most

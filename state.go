@@ -305,13 +305,7 @@ func (s *slot) fits(p *Policy) bool {
 
 // dropSlot forgets one policy.
 func (p *partition) dropSlot(s *slot) {
-	slots := make([]*slot, 0, len(p.slots))
-	for _, x := range p.slots {
-		if x != s {
-			slots = append(slots, x)
-		}
-	}
-	p.slots = slots
+	p.slots = slices.DeleteFunc(slices.Clone(p.slots), func(other *slot) bool { return other == s }) // some are just walking through them
 	p.news = true
 	p.closeAccounts(s)
 }

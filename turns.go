@@ -190,12 +190,12 @@ func (o *origin) serve(now time.Time) {
 // waits for an answer.
 func (o *origin) judge(now time.Time, a *ask, patience time.Duration) verdict {
 	v := verdict{at: now}
-	v.hold(o.pause.until, CausePause, "")
+	v.hold(o.pause.until, CausePause)
 	if o.listening > 0 {
 		v.await(now, CausePause)
 	}
 	o.space(now, &v, 0, 0)
-	v.hold(o.kept(a), CauseInterval, "")
+	v.hold(o.kept(a), CauseInterval)
 	v.scout(now, &o.opening, patience)
 	o.shared.hold(now, &v)
 	return v
