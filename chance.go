@@ -72,28 +72,29 @@ const (
 	steeply      = 2        // doublings of the pace in a cycle, where there may be no limit at all
 )
 
-// byChance takes in that pm's request was refused, and reports whether that came by chance, or was
+// byChance reports whether a refusal came by chance, or was
 // one too many for that, so that there is a limit. One that names another time than the one before, or
 // than those that came by chance, is a limit's, and so it is where such times were too short: they tell
-// of what is left. whole: it is a 503.
-func (p *partition) byChance(now time.Time, pm *Permit, fresh bool, hint time.Duration, whole bool) (yes, excess bool) {
-	l := &p.learner
-	c, r := &l.chance, &l.rate
+// of what is left.
+func (p *partition) byChance(now time.Time, r *rejection) (yes, excess bool) {
+	l, pm := &p.learner, r.pm
+	c, t := &l.chance, &l.rate
 	usual := l.hint
 	if c.share > 0 {
 		usual = c.hint
 	}
+	others := r.hint > 0 && !r.whole
 	switch {
 	case l.blocked:
-	case hint > 0 && (l.short.times > 0 || hint != usual):
+	case r.hint > 0 && (l.short.times > 0 || r.hint != usual):
 		c.blocks, c.top = 0, 0 // however far the pace fell
 	case c.share > 0:
-		c.others = c.others && hint > 0 && !whole
+		c.others = c.others && others
 		excess = p.stillByChance(now, pm)
 		return !excess, excess
-	case fresh && r.low > 0 && len(r.zeros) > 0:
-		if through := c.shows(r, pm.start, &l.block, pm.level == 1 && !p.lastStart.After(pm.start)); through > 0 {
-			c.hint, c.others = hint, hint > 0 && !whole
+	case r.fresh && t.low > 0 && len(t.zeros) > 0:
+		if through := c.shows(t, pm.start, &l.block, pm.level == 1 && !p.lastStart.After(pm.start)); through > 0 {
+			c.hint, c.others = r.hint, others
 			p.letGo(now, through)
 			return true, false
 		}

@@ -223,23 +223,22 @@ func (l *learner) late(pm *Permit) bool {
 	return (l.blocks > 0 || l.outage > 0 || l.interruptions.known()) && !l.blocked && pm.start.Before(l.since)
 }
 
-// learnRefused takes in a refusal that may tell of a limit; fresh: it is an
-// event of its own; hint: for how long it asks to wait; whole: and is a 503.
-func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint time.Duration, whole bool) {
-	l := &p.learner
+// learnRefused takes in a refusal that may tell of a limit.
+func (p *partition) learnRefused(now time.Time, r *rejection) {
+	l, pm := &p.learner, r.pm
 	l.refused = latest(l.refused, pm.start)
-	if fresh {
-		l.short.asks(!l.blocked && hint > 0 && !whole)
+	if r.fresh {
+		l.short.asks(!l.blocked && r.hint > 0 && !r.whole)
 	}
-	if at := now.Add(l.lengthened(hint, whole)); hint > 0 && (fresh || at.Before(l.named)) {
+	if at := now.Add(l.lengthened(r.hint, r.whole)); r.hint > 0 && (r.fresh || at.Before(l.named)) {
 		l.named = at
 	}
 	s := p.inFlightLearned()
 	switch {
 	case l.blocked:
-		l.refusedAgain(pm, fresh, hint, whole)
+		l.refusedAgain(r)
 		return
-	case s != nil && p.tooManyInFlight(now, s, pm, fresh, hint):
+	case s != nil && p.tooManyInFlight(now, s, r):
 		return
 	case s != nil:
 		p.dropSlot(s)
@@ -249,17 +248,17 @@ func (p *partition) learnRefused(now time.Time, pm *Permit, fresh bool, hint tim
 	if known := l.descent.begin(l.rate.pace(), l.letThrough(pm.start)); known != nil {
 		l.asKnown(known)
 	}
-	interrupted, known := l.interruptedBy(pm.start, whole && l.by429)
+	interrupted, known := l.interruptedBy(pm.start, r.whole && l.by429)
 	if interrupted = interrupted && s == nil; !interrupted {
-		p.exceeded(now, pm, hint, s != nil)
-		l.by429 = !whole || known != nil
+		p.exceeded(now, r, s != nil)
+		l.by429 = !r.whole || known != nil
 	}
 	if l.strict == nil {
 		l.strict, l.turns = newStrict(l.accepted, l.last.Sub(l.since)-l.quickest), &turns{}
 	}
-	l.turns.begin(pm.start, l.hint, hint)
-	l.hinted(pm.start, hint)
-	l.block = l.block.next(now, pm.start, hint > 0, whole)
+	l.turns.begin(pm.start, l.hint, r.hint)
+	l.hinted(pm.start, r.hint)
+	l.block = l.block.next(now, pm.start, r.hint > 0, r.whole)
 	l.interrupted, l.known = interrupted, known
 	if l.rate.low > 0 {
 		p.setLearnedRate(now)
@@ -288,63 +287,64 @@ func (l *learner) interruptedBy(start time.Time, unlike bool) (yes bool, known *
 	return yes, known
 }
 
-// exceeded takes in that pm's request was refused by a limit, at the beginning of a block; inFlight: it had been taken for
+// exceeded takes in that a limit refused a request, at the beginning of a block; inFlight: it had been taken for
 // one in flight, which it cannot be.
-func (p *partition) exceeded(now time.Time, pm *Permit, hint time.Duration, inFlight bool) {
-	l := &p.learner
+func (p *partition) exceeded(now time.Time, r *rejection, inFlight bool) {
+	l, start := &p.learner, r.pm.start
 	if l.besideChance() {
-		l.rate.exceeded(pm.start, l.chance.then, l.chance.share)
+		l.rate.exceeded(start, l.chance.then, l.chance.share)
 	} else {
 		asked := latest(l.since, l.rate.opened.at) // before the first one went nobody did
 		was := l.rate.low
-		l.rate.refused(pm.start, l.crowd.trip(), rateOf(l.accepted, pm.start.Sub(asked)))
+		l.rate.refused(start, l.crowd.trip(), rateOf(l.accepted, start.Sub(asked)))
 		l.moreToCome(was)
 	}
-	if inFlight && !(hint > 0 && l.blocks > 0 && l.accepted <= l.rate.burst) { // it is no such limit, but a rate that they exceed
+	if inFlight && !(r.hint > 0 && l.blocks > 0 && l.accepted <= l.rate.burst) { // it is no such limit, but a rate that they exceed
 		l.notInFlight(now)
 	} // else when it reopens tells the rate, as if it had never been taken for one in flight
 }
 
 // refusedAgain is learnRefused within a block.
-func (l *learner) refusedAgain(pm *Permit, fresh bool, hint time.Duration, whole bool) {
-	l.turns.latest.refused(pm.start, hint)
-	if fresh || pm.doubted {
+func (l *learner) refusedAgain(r *rejection) {
+	start := r.pm.start
+	l.turns.latest.refused(start, r.hint)
+	if r.fresh || r.pm.doubted {
 		l.probes++
 		l.descent.refused++
 		l.crowd.testing = false
-		if l.timed && hint < l.hint { // it does tell what is left, though not all of it
+		if l.timed && r.hint < l.hint { // it does tell what is left, though not all of it
 			l.shrinks, l.curt = true, true
 		}
 	}
-	if !pm.start.After(l.began) {
+	if !start.After(l.began) {
 		l.also++
 	}
-	if !whole {
+	if !r.whole {
 		l.whole, l.known = false, nil
 	}
-	l.blind = hint == 0
-	if hint > 0 && whole && l.probes >= outageProbes {
+	l.blind = r.hint == 0
+	if r.hint > 0 && r.whole && l.probes >= outageProbes {
 		l.outOfOrder()
 	}
 }
 
 // tooManyInFlight reports whether a refusal is put down to the learned limit in flight, which allows fewer then.
-func (p *partition) tooManyInFlight(now time.Time, s *slot, pm *Permit, fresh bool, hint time.Duration) bool {
-	l := &p.learner
+func (p *partition) tooManyInFlight(now time.Time, s *slot, r *rejection) bool {
+	l, pm := &p.learner, r.pm
 	switch k := &l.crowd.streak; {
-	case !fresh, int64(pm.level) > s.policy.Quota, pm.start.Before(l.crowd.cut): // sent before it was learned, or lowered
+	case !r.fresh, int64(pm.level) > s.policy.Quota, pm.start.Before(l.crowd.cut): // sent before it was learned, or lowered
 		l.crowd.lost++
 		return true
 	case l.asOften(int64(p.unanswered)), p.refusesAll(): // whatever was in flight
 		return false
-	case hint > 0 && k.again(): // others had a part of what was let through the first time
+	case r.hint > 0 && k.again(): // others had a part of what was let through the first time
 		l.since, l.accepted = k.from, k.n
 		l.rate.burst = max(l.rate.burst, k.n)
 		return false
 	default:
 		*k = k.next(now)
 	}
-	return p.fewerInFlight(now, s, int64(max(pm.level, p.unanswered+1)), hint)
+	return p.fewerInFlight(now, s, int64(max(pm.level, p.unanswered+1)), r.hint)
 }
 
 // moreToCome has the pace rise again soon where the rate fell from what it was for how little was accepted

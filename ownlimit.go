@@ -140,10 +140,9 @@ func (s *suspect) hearAccepted(now time.Time, pm *Permit, held *pause) {
 	}
 }
 
-// suspectRoute takes in that pm's request was refused; fresh: and begins an event; timed: the refusal names a time. It
-// reports whether the routes under suspicion have shown to have limits of their own.
-func (p *partition) suspectRoute(now time.Time, pm *Permit, fresh, timed bool) bool {
-	s := p.suspect
+// suspectRoute takes in a refusal, and reports whether the routes under suspicion have shown to have limits of their own.
+func (p *partition) suspectRoute(now time.Time, r *rejection) bool {
+	s, pm, fresh, timed := p.suspect, r.pm, r.fresh, r.hint > 0
 	switch i := s.find(pm.method, pm.path); {
 	case i < 0:
 		s, fresh = s.with(now, accused{route: pm.route(), timed: timed}, &p.pause), true

@@ -92,17 +92,17 @@ func (p *partition) learnFrom(now time.Time, r *rejection, status int) finding {
 	if p.splitsOff(now, r) {
 		return foundNothing
 	}
-	if p.keepsStrictly(now, r.pm, r.hint) {
+	if p.keepsStrictly(now, r) {
 		return foundStrictLimit
 	}
-	chance, excess := p.byChance(now, r.pm, r.fresh, r.hint, r.whole)
+	chance, excess := p.byChance(now, r)
 	if excess {
 		r.fresh, r.backoff.began, r.backoff.blind, r.backoff.paced = true, now, 0, 0 // with all that was on its way
 	}
 	why := foundChance
 	if !chance {
 		why = foundLimit
-		p.learnRefused(now, r.pm, r.fresh, r.hint, r.whole)
+		p.learnRefused(now, r)
 	}
 	r.hint = p.learner.lengthened(r.hint, r.whole)
 	return why
@@ -111,7 +111,7 @@ func (p *partition) learnFrom(now time.Time, r *rejection, status int) finding {
 // splitsOff gives the route of the request that was refused a partition of its own, and reports true, where that
 // has shown to have a limit of its own; and so it does with those under suspicion beside it.
 func (p *partition) splitsOff(now time.Time, r *rejection) bool {
-	if r.said.Global || !p.suspectRoute(now, r.pm, r.fresh, r.hint > 0) || !p.canSplit() {
+	if r.said.Global || !p.suspectRoute(now, r) || !p.canSplit() {
 		return false
 	}
 	p.split(now)

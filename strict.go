@@ -179,9 +179,9 @@ func (s *strict) rarely(blocks int) {
 	s.tries++
 }
 
-// keepsStrictly takes in that pm's request was refused, and reports whether requests go by answers all the same.
-func (p *partition) keepsStrictly(now time.Time, pm *Permit, hint time.Duration) bool {
-	l := &p.learner
+// keepsStrictly takes in a refusal, and reports whether requests go by answers all the same.
+func (p *partition) keepsStrictly(now time.Time, r *rejection) bool {
+	l, pm := &p.learner, r.pm
 	s := l.strict
 	if s == nil {
 		return false
@@ -190,7 +190,7 @@ func (p *partition) keepsStrictly(now time.Time, pm *Permit, hint time.Duration)
 	if s.on {
 		s.refused(pm.start, since, alone)
 	}
-	if alone && s.contradicts(since+l.quickest) || s.on && (hint > 0 || s.alone > 1) {
+	if alone && s.contradicts(since+l.quickest) || s.on && (r.hint > 0 || s.alone > 1) {
 		blocks := l.blocks
 		if !s.on || !s.paid { // else it is one, and has become lower
 			blocks += tryAfter
