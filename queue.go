@@ -2,9 +2,7 @@ package heed
 
 import (
 	"context"
-	"errors"
 	"net/http"
-	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -176,26 +174,6 @@ type ask struct {
 	inLine    func()        // what to do once it is put in line; nil: nothing
 }
 
-// peers are the places in line of one request that goes from one of them. Once it has taken all of them, which are of one
-// origin then, that one's lock guards them.
-type peers struct {
-	all   []*waiter
-	taken atomic.Bool
-}
-
-// take notes that a request waits wherever it may, unless a line did not take it, or is another origin's.
-func (ps *peers) take(lines int) {
-	if len(ps.all) == lines && !slices.ContainsFunc(ps.all, func(w *waiter) bool { return w.origin != ps.all[0].origin }) {
-		ps.taken.Store(true)
-	}
-}
-
-// lines are those of several tokens in which a request waits.
-type lines struct {
-	id uint64 // of those tokens together
-	n  int
-}
-
 // method is the request's.
 func (a *ask) method() string {
 	if a.req == nil {
@@ -239,12 +217,6 @@ func (a *ask) misses(at time.Time) bool {
 	}
 	return !at.Before(a.deadline)
 }
-
-// wentElsewhere reports whether a, which may go, has gone from another line already; else it goes from this one.
-func (a *ask) wentElsewhere() bool { return a.went != nil && !a.went.CompareAndSwap(false, true) }
-
-// errWentElsewhere ends the wait in one line of a request that went from another.
-var errWentElsewhere = errors.New("heed: the request went from another line")
 
 // units is how many requests the ask counts as.
 func (a *ask) units() int64 { return a.cost(UnitRequests, 1) }

@@ -183,13 +183,6 @@ func (r *Registry) Check(req *http.Request) Decision {
 	return d
 }
 
-// A prospect is what is certain of a request with a deadline in one of the lines that it would stand in.
-type prospect struct {
-	late    bool // it is too late there, if that line lets go no more than its share of those before it …
-	alone   bool // … and even if nobody were before it
-	abreast int  // how many those are that stand in the very same lines; -1: some stand in others
-}
-
 // look is Check for a request that would stand in several lines: a carries which.
 func (r *Registry) look(req *http.Request, a ask) (d Decision, pr prospect) {
 	r.init()
@@ -237,16 +230,6 @@ func (r *Registry) look(req *http.Request, a ask) (d Decision, pr prospect) {
 	d.Remaining = p.remainingHere(now, a.lane) // for the ledger is about to say what it knows now
 	o.unlock()
 	return p.checkShared(req, q, d), pr
-}
-
-// prospect is a's, whom v judges from a place.
-func (p *partition) prospect(now time.Time, a *ask, pl *place, v *verdict) prospect {
-	pr := prospect{late: a.misses(v.at), abreast: pl.abreast}
-	if pr.late {
-		first := p.judge(now, a, &place{})
-		pr.alone = a.misses(first.at)
-	}
-	return pr
 }
 
 // A Decision is what [Registry.Check] found.

@@ -222,43 +222,44 @@ func (p *partition) settleQueue(now time.Time, l *lane, q *queue) {
 			w = q.head()
 		}
 		if t.n > 1 {
-			p.settleLate(now, l, q, t.most.interval, 0)
+			p.settleLate(now, l, q, t.most.interval)
 		}
 		if t := q.tally(); t.astride.n > 1 && !t.diverse {
-			p.settleLate(now, l, q, t.most.interval, t.lines.n)
+			p.settleAstride(now, l, q, t.most.interval, t.lines.n)
 		}
 	}
 }
 
 // settleLate settles those behind the head of a queue whose deadlines are near, without a look at the
-// others: nobody goes later than who stands behind and asks for the longest interval of all would. Where share is not 0,
-// it settles those who stand in so many lines, each of which lets go its share of those before them.
-func (p *partition) settleLate(now time.Time, l *lane, q *queue, longest time.Duration, share int) {
-	last := ask{opts: &options{priority: PriorityLow, minInterval: longest}, path: p.pause.path, lane: l, number: math.MaxUint64, share: share}
-	pl := place{units: make([]int64, len(p.slots))}
-	if share > 0 {
-		pl.astride = make([]int64, len(p.slots))
-	}
+// others: nobody goes later than who stands behind and asks for the longest interval of all would.
+func (p *partition) settleLate(now time.Time, l *lane, q *queue, longest time.Duration) {
+	last := p.lastIn(l, longest)
+	p.eachLate(now, q, &last, place{units: make([]int64, len(p.slots))}, func(w *waiter) bool {
+		pl := p.placeOf(&w.ask)
+		p.settle(now, w, &pl)
+		return true
+	})
+}
+
+// lastIn asks for what who stands behind all others in a lane, and asks for the longest interval, would.
+func (p *partition) lastIn(l *lane, longest time.Duration) ask {
+	return ask{opts: &options{priority: PriorityLow, minInterval: longest}, path: p.pause.path, lane: l, number: math.MaxUint64}
+}
+
+// eachLate calls f, until that returns false, for those in a queue who would be late if they went no sooner than last would
+// from behind those who go before them. pl has room for what these take.
+func (p *partition) eachLate(now time.Time, q *queue, last *ask, pl place, f func(w *waiter) bool) {
 	start := func(t *tally) time.Time {
 		pl.put(p, t)
-		return p.judge(now, &last, &pl).at
+		return p.judge(now, last, &pl).at
 	}
 	var before tally
-	missed := 0
 	for i := range q.lines {
 		line := &q.lines[i]
 		for w := line.root.firstLate(0, before, start); w != nil; w = line.root.firstLate(w.number+1, before, start) {
-			if share > 0 {
-				if !w.refuseAstride(now) {
-					missed++
-				}
-				if missed > share { // no more than those are near enough to the limit to seem late here: other lines let more go
-					return
-				}
-				continue
+			if !f(w) {
+				return
 			}
-			pl := p.placeOf(&w.ask)
-			p.settle(now, w, &pl)
 		}
 		t := line.tally()
 		before.add(&t)
@@ -372,40 +373,6 @@ func (p *partition) refuseLate(now time.Time, w *waiter, v *verdict) bool {
 	default: // its deadline is this very instant
 		p.refuse(w, w.expired(now, w.tooLate()))
 	}
-	return true
-}
-
-// refuseAstride refuses one that stands in several lines, in all of them, where it is certain that it can go from none of
-// them in time: see place.before. It reports whether it did.
-func (w *waiter) refuseAstride(now time.Time) bool {
-	if w.peers == nil || !w.peers.taken.Load() || w.attempt > 1 || w.opts.minInterval > 0 {
-		return false
-	}
-	abreast, first := 0, verdict{}
-	for i, s := range w.peers.all {
-		if s.queue == nil {
-			return false
-		}
-		a := s.ask
-		a.share = a.lines.n
-		pl := s.home.placeOf(&a)
-		if i == 0 {
-			abreast = pl.abreast
-		}
-		v := s.home.judge(now, &a, &pl)
-		if pl.abreast <= 0 || pl.abreast != abreast || !v.at.After(now) || !a.misses(v.at) {
-			return false
-		}
-		if i == 0 || v.at.Before(first.at) {
-			first = v
-		}
-	}
-	o := w.origin
-	err := o.refusal(first.at.Sub(now), first.last, w.tooLate())
-	for _, s := range w.peers.all {
-		s.home.refuse(s, err)
-	}
-	o.stirred = true // their places are free in all lines
 	return true
 }
 
