@@ -315,7 +315,7 @@ func (p *partition) recounted(now time.Time, before *slot, pol Policy, bucket st
 			l.opening.meet(now)
 		}
 	}
-	s.ledger.closed = latest(s.ledger.closed, before.ledger.closed)
+	s.ledger.closeUntil(before.ledger.closed)
 	p.charge(now, s)
 	for _, former := range p.lanes {
 		if l != nil && former.key == before.bucketName {
@@ -391,7 +391,7 @@ func (p *partition) rejoin(now time.Time, key, name string) {
 		if one == nil {
 			s.bucketName, one = "", s
 		} else {
-			one.ledger.closed = latest(one.ledger.closed, s.ledger.closed)
+			one.ledger.closeUntil(s.ledger.closed)
 			p.dropSlot(s)
 		}
 		p.charge(now, one) // also what was counted in others

@@ -131,8 +131,11 @@ func (d *drought) hint(now, start time.Time, s *statement, wait time.Duration) t
 
 // close lets nothing start before an answer's receipt plus the wait it named.
 func (l *ledger) close(now time.Time, wait, atMost time.Duration) {
-	l.closed = latest(l.closed, now.Add(min(wait, atMost)))
+	l.closeUntil(now.Add(min(wait, atMost)))
 }
+
+// closeUntil lets nothing start before an instant.
+func (l *ledger) closeUntil(at time.Time) { l.closed = latest(l.closed, at) }
 
 // lasts reports whether there is one.
 func (d *drought) lasts() bool { return !d.dry.IsZero() }

@@ -104,20 +104,18 @@ func (s *slot) sureOf(t *amount) int64 {
 	return n
 }
 
-// before is how many units of the partition's i-th slot a and those before it need there, of which a itself needs n.
+// before is how many units of the partition's i-th slot a and those before it need there, of which a itself needs n. It is for
+// a place that others are before.
 //
 // Of those that stand in several lines nobody knows how many go from this one: it may be none. But a, who stands in
 // the same lines, goes from none of them until those lines together have let all of them go, and one of the lines
 // has then to have let go no less than its share of all that. So a cannot go for as long as in no line there are so many.
 func (pl *place) before(i int, a *ask, n int64) int64 {
-	switch {
-	case pl.astride != nil && pl.astride[i] > 0: // nor is it known whether the rest goes before them
+	if pl.astride != nil && pl.astride[i] > 0 { // nor is it known whether the rest goes before them
 		lines := int64(a.share)
 		return max(n, (pl.astride[i]+n+lines-1)/lines)
-	case pl.units != nil:
-		return n + pl.units[i]
 	}
-	return n
+	return n + pl.units[i]
 }
 
 // asked is what requests that come to t take of the slot. Those in flight are no business of the ones

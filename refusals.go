@@ -266,9 +266,14 @@ func (r *rejection) guessedTooOften(l *Limits) (wait time.Duration, too bool) {
 // closeGuessed has the announced policies that hold those after pm's request hold them until an instant at least, and
 // reports whether there are any such whose ledgers guess by a window. Where none is known each guess is longer by itself.
 func (p *partition) closeGuessed(now time.Time, pm *Permit, until time.Time) (any bool) {
-	for i := range pm.charges {
-		if s := pm.charges[i].slot; s.source == SourceAnnounced && s.terms.Window > 0 && now.Before(s.ledger.closed) {
-			s.ledger.closed = latest(s.ledger.closed, until)
+	return p.closePolicies(until, func(s *slot) bool { return pm.pays(s) && s.terms.Window > 0 && now.Before(s.ledger.closed) })
+}
+
+// closePolicies has some of the announced policies let nothing start before an instant, and reports whether there are any such.
+func (p *partition) closePolicies(until time.Time, which func(*slot) bool) (any bool) {
+	for _, s := range p.slots {
+		if s.source == SourceAnnounced && which(s) {
+			s.ledger.closeUntil(until)
 			p.news, any = true, true
 		}
 	}
@@ -384,13 +389,7 @@ func (o *origin) reopenAll(now time.Time) {
 // closeViolated closes the policies that a problem document names, of those
 // that hold a lane, and reports whether there are any such.
 func (p *partition) closeViolated(until time.Time, a *Announcement, l *lane) (any bool) {
-	for _, s := range p.slots {
-		if s.source == SourceAnnounced && slices.Contains(a.Violated, s.policy.Name) && s.closes() && s.holds(l) {
-			s.ledger.closed = latest(s.ledger.closed, until)
-			p.news, any = true, true
-		}
-	}
-	return any
+	return p.closePolicies(until, func(s *slot) bool { return slices.Contains(a.Violated, s.policy.Name) && s.closes() && s.holds(l) })
 }
 
 // succeededSince reports whether a request of the partition was answered well

@@ -123,7 +123,7 @@ func (s *slot) show(now, start time.Time, lim *ServiceLimit, known bool, most ti
 	switch {
 	case known && (s.policy.Unit == "tokens" || s.policy.Unit == "percent") && lim.Remaining == 0 && lim.Reset > 0:
 		l.said = now
-		l.closed = latest(l.closed, now.Add(min(lim.Reset, most)))
+		l.close(now, lim.Reset, most)
 	case lim.Remaining > 0 && start.After(l.said):
 		l.closed = time.Time{}
 	}
