@@ -35,7 +35,7 @@ const (
 
 // general reports whether a policy was announced for no budget in particular.
 func (s *slot) general() bool {
-	return s.source == SourceAnnounced && (s.bucketName == "" || s.bucketName == otherRoutes)
+	return s.source == SourceAnnounced && (s.budget == "" || s.budget == otherRoutes)
 }
 
 // hearAnnouncer takes in whether the answer to pm's request, which is none from elsewhere, announces what no budget is named for;
@@ -173,7 +173,7 @@ func (p *partition) doubtAnnouncers(now time.Time, pm *Permit, status int, a *An
 	if key, known := o.routes.lookUp(pm.method, pm.path); !known || key != "" {
 		return
 	}
-	if slices.ContainsFunc(p.slots, func(s *slot) bool { return s.bucketName == otherRoutes && s.refuses(now, a) }) {
+	if slices.ContainsFunc(p.slots, func(s *slot) bool { return s.budget == otherRoutes && s.refuses(now, a) }) {
 		o.announcers.failed = min(o.announcers.failed+1, mostRefuted)
 		o.countTogether(now, otherRoutes, "")
 	}

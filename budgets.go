@@ -11,20 +11,20 @@ import (
 // gives the budget.
 const pkSep = "\x01"
 
-// keyedBucket is the name heed gives the budget of a policy and a partition key: any
+// keyedBudget is the name heed gives the budget of a policy and a partition key: any
 // bytes, also those that stand between names.
-func keyedBucket(policy, key string) string {
+func keyedBudget(policy, key string) string {
 	return policy + pkSep + base64.RawStdEncoding.EncodeToString([]byte(key))
 }
 
-// bucketOf returns the budget in which an answer to pm's request counts a
+// budgetOf returns the budget in which an answer to pm's request counts a
 // policy; "": one that is not known to be for some requests only.
-func (p *partition) bucketOf(pm *Permit, a *Announcement, policy, key string) string {
-	return p.origin.ownBuckets(p.bucketNamed(pm, a, policy, key), pm.path)
+func (p *partition) budgetOf(pm *Permit, a *Announcement, policy, key string) string {
+	return p.origin.ownBudgets(p.budgetNamed(pm, a, policy, key), pm.path)
 }
 
-// bucketNamed is bucketOf without what the path adds to the name.
-func (p *partition) bucketNamed(pm *Permit, a *Announcement, policy, key string) string {
+// budgetNamed is budgetOf without what the path adds to the name.
+func (p *partition) budgetNamed(pm *Permit, a *Announcement, policy, key string) string {
 	switch {
 	case slices.Contains(a.PerRoute, policy):
 		return pm.route()
@@ -43,24 +43,24 @@ func (p *partition) bucketNamed(pm *Permit, a *Announcement, policy, key string)
 	split := false
 	for _, s := range p.slots {
 		if s.source == SourceAnnounced && s.policy.Name == policy && s.policy.PartitionKey != "" && s.policy.PartitionKey != key {
-			s.bucketName = keyedBucket(policy, s.policy.PartitionKey)
+			s.budget = keyedBudget(policy, s.policy.PartitionKey)
 			split = true
 		}
 	}
 	if !split {
 		return common
 	}
-	if s := p.slot(SourceAnnounced, policy, key, ""); s != nil && s.bucketName == common {
-		s.bucketName = keyedBucket(policy, key)
+	if s := p.slot(SourceAnnounced, policy, key, ""); s != nil && s.budget == common {
+		s.budget = keyedBudget(policy, key)
 	}
-	return keyedBucket(policy, key)
+	return keyedBudget(policy, key)
 }
 
 // slotIn returns the slot of a budget's announced policy, nil where there is
 // none.
-func (p *partition) slotIn(bucket, name, key string) *slot {
+func (p *partition) slotIn(budget, name, key string) *slot {
 	for _, s := range p.slots {
-		if s.source == SourceAnnounced && s.bucketName == bucket && s.policy.Name == name && s.policy.PartitionKey == key {
+		if s.source == SourceAnnounced && s.budget == budget && s.policy.Name == name && s.policy.PartitionKey == key {
 			return s
 		}
 	}
@@ -69,15 +69,15 @@ func (p *partition) slotIn(bucket, name, key string) *slot {
 
 // belongs takes in which budgets the answer to pm's request was counted in, and
 // returns the lane of such requests. first: it is the answer.
-func (p *partition) belongs(now time.Time, pm *Permit, a *Announcement, buckets []string, first bool) *lane {
+func (p *partition) belongs(now time.Time, pm *Permit, a *Announcement, budgets []string, first bool) *lane {
 	o := p.origin
 	switch {
 	case a.Route && a.Refused && !a.Global:
-		buckets = append(buckets, pm.route())
+		budgets = append(budgets, pm.route())
 	case a.Bucket != "":
-		buckets = append(buckets, a.Bucket)
+		budgets = append(budgets, a.Bucket)
 	}
-	if len(buckets) == 0 {
+	if len(budgets) == 0 {
 		if o.routes == nil {
 			return nil
 		}
@@ -88,11 +88,11 @@ func (p *partition) belongs(now time.Time, pm *Permit, a *Announcement, buckets 
 		return nil
 	}
 	if o.namesBudgets(a) {
-		buckets = append(buckets, p.stillCounted(pm)...)
+		budgets = append(budgets, p.stillCounted(pm)...)
 	}
-	key := joinBuckets(buckets)
+	key := joinBudgets(budgets)
 	p.learnRoute(now, pm, key)
-	return p.lane(now, o.ownBuckets(key, pm.path))
+	return p.lane(now, o.ownBudgets(key, pm.path))
 }
 
 // learnRoute notes that requests such as pm's belong to a lane, and moves those
@@ -119,7 +119,7 @@ func (p *partition) scoped(pm *Permit, a *Announcement, l *lane) bool {
 	}
 	for i := range a.Limits {
 		lim := &a.Limits[i]
-		if lim.Remaining == 0 && p.bucketOf(pm, a, lim.Policy, lim.PartitionKey) == "" {
+		if lim.Remaining == 0 && p.budgetOf(pm, a, lim.Policy, lim.PartitionKey) == "" {
 			return false
 		}
 	}
@@ -128,26 +128,26 @@ func (p *partition) scoped(pm *Permit, a *Announcement, l *lane) bool {
 
 // mayCount reports whether a request in flight may be counted in a budget, as
 // far as is known.
-func (p *partition) mayCount(bucket string, pm *Permit) bool {
+func (p *partition) mayCount(budget string, pm *Permit) bool {
 	if p.origin.routes == nil {
 		return true
 	}
 	key, known := p.origin.routes.lookUp(pm.method, pm.path)
-	return !known || keyHas(p.origin.ownBuckets(key, pm.path), bucket)
+	return !known || keyHas(p.origin.ownBudgets(key, pm.path), budget)
 }
 
 // hasRoom reports whether one more policy can be remembered.
-func (p *partition) hasRoom(now time.Time, bucket string) bool {
+func (p *partition) hasRoom(now time.Time, budget string) bool {
 	if len(p.slots) < mostSlots {
 		return true
 	}
 	common := 0
 	for _, s := range p.slots {
-		if s.bucketName == "" {
+		if s.budget == "" {
 			common++
 		}
 	}
-	return (bucket != "" || common < mostSlots) && (len(p.slots) < mostBudgets || p.makeRoom(now))
+	return (budget != "" || common < mostSlots) && (len(p.slots) < mostBudgets || p.makeRoom(now))
 }
 
 // makeRoom forgets the budget that was heard of longest ago, of those that are
@@ -156,29 +156,29 @@ func (p *partition) hasRoom(now time.Time, bucket string) bool {
 func (p *partition) makeRoom(now time.Time) bool {
 	oldest := -1
 	for i, s := range p.slots {
-		if s.bucketName != "" && s.inFlight == 0 && !s.rest(now).After(now) && (oldest < 0 || s.habit.last.Before(p.slots[oldest].habit.last)) {
+		if s.budget != "" && s.inFlight == 0 && !s.rest(now).After(now) && (oldest < 0 || s.habit.last.Before(p.slots[oldest].habit.last)) {
 			oldest = i
 		}
 	}
 	if oldest < 0 {
 		return false
 	}
-	bucket := p.slots[oldest].bucketName
+	budget := p.slots[oldest].budget
 	p.closeAccounts(p.slots[oldest])
 	p.slots = slices.Delete(p.slots, oldest, oldest+1)
-	p.forgetLanes(now, func(l *lane) bool { return l.has(bucket) && l.idle(now) }) // its next request goes ahead again
-	p.origin.known = slices.DeleteFunc(p.origin.known, func(k knownPolicy) bool { return k.bucket == bucket })
+	p.forgetLanes(now, func(l *lane) bool { return l.has(budget) && l.idle(now) }) // its next request goes ahead again
+	p.origin.known = slices.DeleteFunc(p.origin.known, func(k knownPolicy) bool { return k.budget == budget })
 	return true
 }
 
-// openBucket has the requests of a budget go one ahead of the others.
-func (p *partition) openBucket(now time.Time, bucket string) {
-	if bucket == "" {
+// openBudget has the requests of a budget go one ahead of the others.
+func (p *partition) openBudget(now time.Time, budget string) {
+	if budget == "" {
 		p.opening.start(now)
 		return
 	}
 	for _, l := range p.lanes {
-		if l.has(bucket) {
+		if l.has(budget) {
 			l.opening.start(now)
 		}
 	}
@@ -189,15 +189,15 @@ func (p *partition) openBucket(now time.Time, bucket string) {
 func (p *partition) common(now time.Time, pm *Permit, a *Announcement, first bool) Announcement {
 	c := *a
 	c.Policies = slices.DeleteFunc(slices.Clone(a.Policies), func(pol Policy) bool {
-		return p.bucketOf(pm, a, pol.Name, pol.PartitionKey) != ""
+		return p.budgetOf(pm, a, pol.Name, pol.PartitionKey) != ""
 	})
 	c.Limits = nil
 	for _, l := range a.Limits {
-		bucket := p.bucketOf(pm, a, l.Policy, l.PartitionKey)
-		if bucket != "" || first && a.contradicts(&l) {
+		budget := p.budgetOf(pm, a, l.Policy, l.PartitionKey)
+		if budget != "" || first && a.contradicts(&l) {
 			continue
 		}
-		if s := p.limited(now, bucket, &l); s != nil && a.inDialect() {
+		if s := p.limited(now, budget, &l); s != nil && a.inDialect() {
 			l = s.resetUnit.convert(l)
 		}
 		if a.outranks(&l) {
@@ -208,19 +208,19 @@ func (p *partition) common(now time.Time, pm *Permit, a *Announcement, first boo
 	return c
 }
 
-// shownBucket is a budget's name for people.
-func shownBucket(bucket string) string {
-	if strings.Contains(bucket, pkSep) {
+// shownBudget is a budget's name for people.
+func shownBudget(budget string) string {
+	if strings.Contains(budget, pkSep) {
 		return "" // a partition key is nobody's business
 	}
-	return strings.ReplaceAll(bucket, majorSep, " ")
+	return strings.ReplaceAll(budget, majorSep, " ")
 }
 
 // shown is the name of the lane's budgets for people.
 func (l *lane) shown() string {
 	var names []string
-	for _, b := range l.buckets {
-		if b = shownBucket(b); b != "" {
+	for _, b := range l.budgets {
+		if b = shownBudget(b); b != "" {
 			names = append(names, b)
 		}
 	}

@@ -27,8 +27,8 @@ func (p *partition) hearNames(now time.Time, pm *Permit, a *Announcement) {
 	}
 	key := o.stated.known[pm.route()]
 	for name := range a.names {
-		if name != "" && !keyHas(key, name) && strings.Count(key, bucketSep) < mostSlots-1 {
-			key = joinBuckets(append(strings.FieldsFunc(key, isBucketSep), name))
+		if name != "" && !keyHas(key, name) && strings.Count(key, budgetSep) < mostSlots-1 {
+			key = joinBudgets(append(strings.FieldsFunc(key, isBudgetSep), name))
 			o.stated.learn(pm.method, pm.path, key)
 		}
 	}
@@ -54,12 +54,12 @@ func (a *Announcement) names(yield func(string) bool) {
 	}
 }
 
-func isBucketSep(r rune) bool { return string(r) == bucketSep }
+func isBudgetSep(r rune) bool { return string(r) == budgetSep }
 
 // keyHas reports whether a budget is among those of a lane's key.
-func keyHas(key, bucket string) bool {
-	for b := range strings.SplitSeq(key, bucketSep) {
-		if b == bucket {
+func keyHas(key, budget string) bool {
+	for b := range strings.SplitSeq(key, budgetSep) {
+		if b == budget {
 			return true
 		}
 	}
@@ -67,9 +67,9 @@ func keyHas(key, bucket string) bool {
 }
 
 // mention reports whether a budget is among those of any route.
-func (t *routes) mention(bucket string) bool {
+func (t *routes) mention(budget string) bool {
 	for _, key := range t.known {
-		if keyHas(key, bucket) {
+		if keyHas(key, budget) {
 			return true
 		}
 	}
@@ -83,21 +83,21 @@ func (o *origin) nameBudgets(now time.Time, heard *partition) {
 		o.countTogether(now, otherRoutes, "")
 	}
 	o.named = true
-	budget := func(pol *Policy, bucket *string) {
-		if *bucket == "" && pol.Name != "" && o.stated.mention(pol.Name) {
-			*bucket = pol.Name
+	call := func(budget *string, pol *Policy) {
+		if *budget == "" && pol.Name != "" && o.stated.mention(pol.Name) {
+			*budget = pol.Name
 		}
 	}
 	for _, p := range o.partitions {
 		for _, s := range p.slots {
 			if s.source == SourceAnnounced {
-				budget(&s.policy, &s.bucketName)
+				call(&s.budget, &s.policy)
 			}
 		}
 		p.news = true
 	}
 	for i := range o.known {
-		budget(&o.known[i].Policy, &o.known[i].bucket)
+		call(&o.known[i].budget, &o.known[i].Policy)
 	}
 	t := o.table(now, heard)
 	for route, key := range o.stated.known {
@@ -132,8 +132,8 @@ func (a *Announcement) lists() bool {
 // name, and that are not forgotten.
 func (p *partition) stillCounted(pm *Permit) []string {
 	var still []string
-	for b := range strings.SplitSeq(p.origin.routes.known[pm.route()], bucketSep) {
-		if b != "" && slices.ContainsFunc(p.slots, func(s *slot) bool { return s.bucketName == b }) {
+	for b := range strings.SplitSeq(p.origin.routes.known[pm.route()], budgetSep) {
+		if b != "" && slices.ContainsFunc(p.slots, func(s *slot) bool { return s.budget == b }) {
 			still = append(still, b)
 		}
 	}

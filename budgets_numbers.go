@@ -110,7 +110,7 @@ func (o *origin) numbered(route []byte) string {
 	if !o.apart {
 		return ""
 	}
-	if key := o.routes.known[string(route)]; key != "" && !strings.Contains(key, bucketSep) {
+	if key := o.routes.known[string(route)]; key != "" && !strings.Contains(key, budgetSep) {
 		return key
 	}
 	return otherRoutes
@@ -258,13 +258,13 @@ func (x *word) follows(w *word) bool {
 
 // setApart has requests of a route counted in another budget than those that it has been told apart
 // from.
-func (p *partition) setApart(t *quotaTold, route []byte, bucket string) {
+func (p *partition) setApart(t *quotaTold, route []byte, budget string) {
 	o, name := p.origin, t.policy.Name
 	if !o.apart {
 		o.countApart(t.at, p, func(pol *Policy) bool { return pol.Name == name && pol.PartitionKey == "" })
 	}
-	if o.numbered(route) != bucket {
-		p.recount(t, route, bucket)
+	if o.numbered(route) != budget {
+		p.recount(t, route, budget)
 	}
 }
 
@@ -275,29 +275,29 @@ func (o *origin) countApart(now time.Time, heard *partition, which func(*Policy)
 	o.table(now, heard)
 	for _, q := range o.partitions {
 		for _, s := range q.slots {
-			if s.source == SourceAnnounced && s.bucketName == "" && which(&s.policy) {
-				s.bucketName = otherRoutes
+			if s.source == SourceAnnounced && s.budget == "" && which(&s.policy) {
+				s.budget = otherRoutes
 			}
 		}
 		q.news = true
 	}
 	for i := range o.known {
-		if k := &o.known[i]; k.bucket == "" && which(&k.Policy) {
-			k.bucket = otherRoutes
+		if k := &o.known[i]; k.budget == "" && which(&k.Policy) {
+			k.budget = otherRoutes
 		}
 	}
 	o.sort(now)
 }
 
 // recount has requests of a route counted in another budget than before, in all partitions.
-func (p *partition) recount(t *quotaTold, route []byte, bucket string) {
+func (p *partition) recount(t *quotaTold, route []byte, budget string) {
 	o, pol := p.origin, t.policy
 	pol.Unit = UnitRequests
 	before := o.numbered(route)
-	p.learnRoute(t.at, t.pm, bucket)
+	p.learnRoute(t.at, t.pm, budget)
 	for _, q := range o.partitions {
 		if s := q.slotIn(before, pol.Name, ""); s != nil {
-			q.recounted(t.at, s, pol, bucket, q == p)
+			q.recounted(t.at, s, pol, budget, q == p)
 		}
 	}
 }
@@ -305,10 +305,10 @@ func (p *partition) recount(t *quotaTold, route []byte, bucket string) {
 // recounted has requests that were counted in a slot counted in another budget. Until when they were
 // to wait still holds, and those in flight may be counted in either. told: an answer says what is left
 // there; else one request goes ahead to see.
-func (p *partition) recounted(now time.Time, before *slot, pol Policy, bucket string, told bool) {
-	l, s := p.lane(now, bucket), p.slotIn(bucket, pol.Name, "")
+func (p *partition) recounted(now time.Time, before *slot, pol Policy, budget string, told bool) {
+	l, s := p.lane(now, budget), p.slotIn(budget, pol.Name, "")
 	if s == nil {
-		if s = p.announced(now, pol, bucket); s == nil {
+		if s = p.announced(now, pol, budget); s == nil {
 			return
 		}
 		if l != nil && !told {
@@ -318,7 +318,7 @@ func (p *partition) recounted(now time.Time, before *slot, pol Policy, bucket st
 	s.ledger.closeUntil(before.ledger.closed)
 	p.charge(now, s)
 	for _, former := range p.lanes {
-		if l != nil && former.key == before.bucketName {
+		if l != nil && former.key == before.budget {
 			p.waitFor(now, l, &former.pause)
 		}
 	}
@@ -333,7 +333,7 @@ func (p *partition) recounted(now time.Time, before *slot, pol Policy, bucket st
 // own count much is left, others are counted in it.
 func (p *partition) doubt(t *quotaTold, route []byte) {
 	s := p.slotIn(p.origin.numbered(route), t.policy.Name, "")
-	if s == nil || s.bucketName == otherRoutes || t.limit.Remaining > 0 || s.said.Quota != t.policy.Quota {
+	if s == nil || s.budget == otherRoutes || t.limit.Remaining > 0 || s.said.Quota != t.policy.Quota {
 		return
 	}
 	if l := &s.ledger; l.stated && l.left > s.said.Quota/4 {
@@ -360,20 +360,20 @@ func (p *partition) together(t *quotaTold, route []byte, w *watched) {
 }
 
 // countTogether has each announced policy hold all requests again: of those of a name the one of a budget goes on.
-func (o *origin) countTogether(now time.Time, bucket, name string) {
+func (o *origin) countTogether(now time.Time, budget, name string) {
 	o.apart, o.routes, o.announcers.shown = false, nil, false
 	before := o.known
 	o.known = nil
 	for _, goesOn := range []bool{false, true} { // of the same name, the one that goes on is known last
 		for _, k := range before {
-			if on := k.bucket == bucket; on == goesOn && (on || k.bucket == "" || k.bucket == otherRoutes) {
+			if on := k.budget == budget; on == goesOn && (on || k.budget == "" || k.budget == otherRoutes) {
 				o.know(knownPolicy{Policy: k.Policy})
 			}
 		}
 	}
 	o.sort(now)
 	for _, q := range o.partitions {
-		q.rejoin(now, bucket, name)
+		q.rejoin(now, budget, name)
 	}
 }
 
@@ -381,15 +381,15 @@ func (o *origin) countTogether(now time.Time, bucket, name string) {
 // the same name the one called by a key goes on, if it is known.
 func (p *partition) rejoin(now time.Time, key, name string) {
 	if s := p.slotIn(key, name, ""); s != nil {
-		s.bucketName = ""
+		s.budget = ""
 	}
 	for _, s := range slices.Clone(p.slots) {
-		if s.source != SourceAnnounced || s.bucketName == "" {
+		if s.source != SourceAnnounced || s.budget == "" {
 			continue
 		}
 		one := p.slotIn("", s.policy.Name, s.policy.PartitionKey)
 		if one == nil {
-			s.bucketName, one = "", s
+			s.budget, one = "", s
 		} else {
 			one.ledger.closeUntil(s.ledger.closed)
 			p.dropSlot(s)

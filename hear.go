@@ -160,49 +160,49 @@ func (p *partition) hearAnnounced(now time.Time, pm *Permit, status int, a *Anno
 		p.hearNames(now, pm, a)
 	}
 	a = p.origin.byHabit(a)
-	buckets := p.hearPolicies(now, pm, a)
+	budgets := p.hearPolicies(now, pm, a)
 	if a.Refused {
 		a = p.asNothing(now, pm, a)
 	}
 	told, more := p.hearLimits(now, pm, a, first)
-	return a, told, p.belongs(now, pm, a, append(buckets, more...), first)
+	return a, told, p.belongs(now, pm, a, append(budgets, more...), first)
 }
 
 // hearPolicies takes in the policies of an announcement, and returns the budgets they
 // are of.
-func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement) (buckets []string) {
+func (p *partition) hearPolicies(now time.Time, pm *Permit, a *Announcement) (budgets []string) {
 	for _, pol := range a.Policies {
 		if pol.Unit == "" {
 			pol.Unit = UnitRequests
 		}
 		pol.Burst = 0
-		name := p.bucketNamed(pm, a, pol.Name, pol.PartitionKey)
+		name := p.budgetNamed(pm, a, pol.Name, pol.PartitionKey)
 		if name != "" {
-			buckets = append(buckets, name)
+			budgets = append(budgets, name)
 		}
-		if s := p.announced(now, pol, p.origin.ownBuckets(name, pm.path)); s != nil {
+		if s := p.announced(now, pol, p.origin.ownBudgets(name, pm.path)); s != nil {
 			s.inference.loose = slices.Contains(a.usual, pol.Name)
 		}
 	}
-	return buckets
+	return budgets
 }
 
 // hearLimits takes in the service limits of an announcement. It reports whether a
 // remaining count was among them, and returns the budgets they are of.
-func (p *partition) hearLimits(now time.Time, pm *Permit, a *Announcement, first bool) (told bool, buckets []string) {
+func (p *partition) hearLimits(now time.Time, pm *Permit, a *Announcement, first bool) (told bool, budgets []string) {
 	for _, lim := range a.Limits {
 		if first && a.contradicts(&lim) {
 			continue
 		}
-		name := p.bucketNamed(pm, a, lim.Policy, lim.PartitionKey)
+		name := p.budgetNamed(pm, a, lim.Policy, lim.PartitionKey)
 		if name != "" {
-			buckets = append(buckets, name)
+			budgets = append(budgets, name)
 		}
-		bucket := p.origin.ownBuckets(name, pm.path)
-		s := p.limited(now, bucket, &lim)
+		budget := p.origin.ownBudgets(name, pm.path)
+		s := p.limited(now, budget, &lim)
 		made := s == nil || s.habit.last.Equal(now) && s.ledger.said.IsZero()
 		if s == nil {
-			s = p.announced(now, Policy{Name: lim.Policy, Unit: cmp.Or(lim.Unit, UnitRequests), PartitionKey: lim.PartitionKey}, bucket)
+			s = p.announced(now, Policy{Name: lim.Policy, Unit: cmp.Or(lim.Unit, UnitRequests), PartitionKey: lim.PartitionKey}, budget)
 		}
 		if s == nil {
 			continue
@@ -213,7 +213,7 @@ func (p *partition) hearLimits(now time.Time, pm *Permit, a *Announcement, first
 		told = told || lim.Remaining >= 0
 		p.hearLimit(now, pm, s, lim, a)
 	}
-	return told, buckets
+	return told, budgets
 }
 
 // asNothing returns a refusal as one that says that nothing is left where it says that
@@ -225,7 +225,7 @@ func (p *partition) asNothing(now time.Time, pm *Permit, a *Announcement) *Annou
 	for i := range b.Limits {
 		l := &b.Limits[i]
 		violated := l.Remaining != 0 && l.Reset > 0 && slices.Contains(a.Violated, l.Policy)
-		if s := p.limited(now, p.bucketOf(pm, a, l.Policy, l.PartitionKey), l); violated || s != nil && l.Remaining > 0 && l.Remaining < pm.charge(s).n {
+		if s := p.limited(now, p.budgetOf(pm, a, l.Policy, l.PartitionKey), l); violated || s != nil && l.Remaining > 0 && l.Remaining < pm.charge(s).n {
 			l.Remaining = 0
 		}
 	}
@@ -254,8 +254,8 @@ func (a *Announcement) outranks(l *ServiceLimit) bool {
 
 // limited returns the slot that a service limit of a budget is about, nil where
 // there is none.
-func (p *partition) limited(now time.Time, bucket string, lim *ServiceLimit) *slot {
-	s := p.slotIn(bucket, lim.Policy, lim.PartitionKey)
+func (p *partition) limited(now time.Time, budget string, lim *ServiceLimit) *slot {
+	s := p.slotIn(budget, lim.Policy, lim.PartitionKey)
 	switch {
 	case s != nil:
 		return s
@@ -263,7 +263,7 @@ func (p *partition) limited(now time.Time, bucket string, lim *ServiceLimit) *sl
 		return p.slotIn("", lim.Policy, "")
 	}
 	for _, s := range p.slots { // the policy beside it names one, as express-rate-limit does
-		if s.source == SourceAnnounced && s.policy.Name == lim.Policy && s.bucketName == bucket && s.habit.last.Equal(now) {
+		if s.source == SourceAnnounced && s.policy.Name == lim.Policy && s.budget == budget && s.habit.last.Equal(now) {
 			return s
 		}
 	}
@@ -378,7 +378,7 @@ func (p *partition) cut(now time.Time, s *slot) {
 	p.cuts = append(p.cuts, s)
 	most := p.origin.limits.MaxRetryAfter
 	p.emit(Event{
-		Kind: EventPaused, Time: now, Cause: CausePolicy, Policy: s.policy.Name, Bucket: shownBucket(s.bucketName),
+		Kind: EventPaused, Time: now, Cause: CausePolicy, Policy: s.policy.Name, Bucket: shownBudget(s.budget),
 		Wait: most, Max: most, Timed: true, Capped: true,
 	})
 }
@@ -388,7 +388,7 @@ func (p *partition) uncut(now time.Time) {
 	p.cuts = slices.DeleteFunc(p.cuts, func(s *slot) bool {
 		still := s.capped && slices.Contains(p.slots, s)
 		if !still {
-			p.emit(Event{Kind: EventResumed, Time: now, Cause: CausePolicy, Policy: s.policy.Name, Bucket: shownBucket(s.bucketName)})
+			p.emit(Event{Kind: EventResumed, Time: now, Cause: CausePolicy, Policy: s.policy.Name, Bucket: shownBudget(s.budget)})
 		}
 		return !still
 	})
@@ -414,19 +414,19 @@ const (
 
 // announced returns the slot of a policy that was announced, made or changed
 // to fit; nil where there are too many.
-func (p *partition) announced(now time.Time, pol Policy, bucket string) *slot {
-	s := p.slotIn(bucket, pol.Name, pol.PartitionKey)
+func (p *partition) announced(now time.Time, pol Policy, budget string) *slot {
+	s := p.slotIn(budget, pol.Name, pol.PartitionKey)
 	if s != nil && s.said.Unit != pol.Unit { // its books are in another unit
 		p.dropCommon(s)
 		s = nil
 	}
 	switch {
-	case s == nil && !p.hasRoom(now, bucket):
+	case s == nil && !p.hasRoom(now, budget):
 		return nil
 	case s == nil:
 		s = newSlot(pol, SourceAnnounced)
-		s.met, s.bucketName = now, bucket
-		if bucket != "" { // from here on lanes tell routes apart
+		s.met, s.budget = now, budget
+		if budget != "" { // from here on lanes tell routes apart
 			p.origin.rejoin(now, p)
 		}
 		p.addCommon(now, s)
@@ -440,7 +440,7 @@ func (p *partition) announced(now time.Time, pol Policy, bucket string) *slot {
 	}
 	s.habit.said(now)
 	p.news = true
-	p.origin.know(knownPolicy{pol, bucket})
+	p.origin.know(knownPolicy{pol, budget})
 	p.emit(Event{Kind: EventLearned, Time: now, Policy: pol.Name, Quota: pol.Quota, Window: pol.Window, Unit: pol.Unit, Remaining: -1})
 	return s
 }
@@ -449,7 +449,7 @@ func (p *partition) announced(now time.Time, pol Policy, bucket string) *slot {
 func (o *origin) know(pol knownPolicy) {
 	o.opened = false
 	i := slices.IndexFunc(o.known, func(k knownPolicy) bool {
-		return k.Name == pol.Name && k.PartitionKey == pol.PartitionKey && k.bucket == pol.bucket
+		return k.Name == pol.Name && k.PartitionKey == pol.PartitionKey && k.budget == pol.budget
 	})
 	switch {
 	case i >= 0:
@@ -469,10 +469,10 @@ func (p *partition) fade(now time.Time) {
 			continue
 		}
 		o.known = slices.DeleteFunc(o.known, func(k knownPolicy) bool {
-			return k.Name == s.policy.Name && k.PartitionKey == s.policy.PartitionKey && k.bucket == s.bucketName
+			return k.Name == s.policy.Name && k.PartitionKey == s.policy.PartitionKey && k.budget == s.budget
 		})
 		p.dropCommon(s)
-		p.openKin(now, s.bucketName) // as if it had never been announced
+		p.openKin(now, s.budget) // as if it had never been announced
 	}
 }
 

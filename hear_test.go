@@ -81,7 +81,7 @@ func TestNamesThatAnswersHaveStatedAreBounded(t *testing.T) {
 					continue
 				}
 				for route, key := range table.known {
-					if n := 1 + strings.Count(key, bucketSep); n > mostSlots {
+					if n := 1 + strings.Count(key, budgetSep); n > mostSlots {
 						t.Errorf("%d names are kept for %q", n, route)
 					}
 				}

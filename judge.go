@@ -151,7 +151,7 @@ func (p *partition) judgeSlot(now time.Time, a *ask, pl *place, i int, first tim
 		if at, closed := s.shut(now); closed {
 			v.holdBy(at, s.obstacle())
 		} else if !at.IsZero() {
-			p.openKin(now, s.bucketName)
+			p.openKin(now, s.budget)
 		}
 		return
 	}
@@ -161,7 +161,7 @@ func (p *partition) judgeSlot(now time.Time, a *ask, pl *place, i int, first tim
 		next = 1
 	}
 	if s.turn(now, next) {
-		p.openKin(now, s.bucketName)
+		p.openKin(now, s.budget)
 	}
 	if p.shared.judges(s) {
 		return
@@ -393,7 +393,7 @@ func (p *partition) smoothTo(now time.Time, m *smoother, l *lane, waiting *tally
 	sm := &p.origin.limits.Smoothing
 	least, kept := tempo{pace: math.Inf(1)}, false
 	for _, s := range p.slots {
-		if !s.enforced() || (s.bucketName == "") != (l == nil) || !s.holds(l) {
+		if !s.enforced() || (s.budget == "") != (l == nil) || !s.holds(l) {
 			continue
 		}
 		asked := s.asked(&waiting.amount)

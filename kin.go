@@ -157,9 +157,9 @@ func (p *partition) dropCommon(s *slot) {
 }
 
 // openKin has the requests of a budget go one ahead of the others, in each partition.
-func (p *partition) openKin(now time.Time, bucket string) {
+func (p *partition) openKin(now time.Time, budget string) {
 	p.eachKin(func(q *partition) {
-		q.openBucket(now, bucket)
+		q.openBudget(now, budget)
 		q.news = true
 	})
 }

@@ -14,7 +14,7 @@ import (
 // lane for its route alone until an answer tells: one goes ahead of the others.
 type lane struct {
 	key      string
-	buckets  []string
+	budgets  []string
 	queue    queue
 	smoother smoother
 	opening  opening
@@ -26,11 +26,11 @@ type lane struct {
 const mostLanes = 256
 
 // has reports whether the lane's requests are counted in a budget.
-func (l *lane) has(bucket string) bool { return slices.Contains(l.buckets, bucket) }
+func (l *lane) has(budget string) bool { return slices.Contains(l.budgets, budget) }
 
 // holds reports whether a slot holds the requests of a lane, nil for those of
 // no known budget.
-func (s *slot) holds(l *lane) bool { return s.bucketName == "" || l != nil && l.has(s.bucketName) }
+func (s *slot) holds(l *lane) bool { return s.budget == "" || l != nil && l.has(s.budget) }
 
 // idle reports whether nothing is lost with the lane.
 func (l *lane) idle(now time.Time) bool {
@@ -53,15 +53,15 @@ func (p *partition) laneOf(now time.Time, a *ask) *lane {
 		return p.lane(now, a.budgets)
 	}
 	key, known := t.lookUp(a.method(), a.path)
-	if rest := p.origin.apart && !p.origin.announcers.shown && key == "" && slices.ContainsFunc(p.slots, func(s *slot) bool { return s.bucketName == otherRoutes }); rest {
+	if rest := p.origin.apart && !p.origin.announcers.shown && key == "" && slices.ContainsFunc(p.slots, func(s *slot) bool { return s.budget == otherRoutes }); rest {
 		key, known = otherRoutes, true
 	} else if !known {
 		key = routeOf(a.method(), a.path)
 	}
-	key = p.origin.ownBuckets(key, a.path)
+	key = p.origin.ownBudgets(key, a.path)
 	met := p.hasLane(key)
 	l := p.lane(now, key)
-	if l != nil && !met && (!known || p.origin.majors != nil && !slices.ContainsFunc(p.slots, func(s *slot) bool { return l.has(s.bucketName) })) {
+	if l != nil && !met && (!known || p.origin.majors != nil && !slices.ContainsFunc(p.slots, func(s *slot) bool { return l.has(s.budget) })) {
 		l.opening.meet(now)
 	}
 	return l
@@ -88,7 +88,7 @@ func (p *partition) lane(now time.Time, key string) *lane {
 			return nil
 		}
 	}
-	l := &lane{key: key, buckets: strings.Split(key, bucketSep)}
+	l := &lane{key: key, budgets: strings.Split(key, budgetSep)}
 	p.lanes = append(p.lanes, l)
 	return l
 }

@@ -30,14 +30,14 @@ func (p *partition) tellApart(now time.Time, pm *Permit, a *Announcement) *Annou
 		return a
 	}
 	pol := a.Policies[i]
-	bucket := p.bucketOf(pm, a, "", pol.PartitionKey)
-	s := p.slotIn(bucket, "", pol.PartitionKey)
+	budget := p.budgetOf(pm, a, "", pol.PartitionKey)
+	s := p.slotIn(budget, "", pol.PartitionKey)
 	if s == nil || s.said.Quota == pol.Quota {
 		p.inTurn.hear(now, pm, pol.Quota, s)
 		return a
 	}
 	name := strconv.FormatInt(pol.Quota, 10)
-	other := p.slotIn(bucket, name, pol.PartitionKey)
+	other := p.slotIn(budget, name, pol.PartitionKey)
 	apart := other != nil || p.inTurn.sure || p.inTurn.told(pm, s.said.Quota) && p.another(now, pm, s, a, pol.Quota)
 	p.inTurn.hear(now, pm, pol.Quota, other)
 	if apart {

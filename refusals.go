@@ -174,7 +174,7 @@ func (p *partition) asked(now time.Time, pm *Permit, a *Announcement, l *lane) {
 			key = t.known[key]
 		}
 		p.learnRoute(now, pm, key)
-		l = p.lane(now, p.origin.ownBuckets(key, pm.path))
+		l = p.lane(now, p.origin.ownBudgets(key, pm.path))
 	}
 	e := Event{Cause: CausePause, Wait: a.RetryAfter, Timed: true}
 	if most := p.origin.limits.MaxRetryAfter; e.Wait > most {
@@ -308,7 +308,7 @@ func (p *partition) hintBeside(now time.Time, pm *Permit, a *Announcement) time.
 	var hint time.Duration
 	for i := range a.Limits {
 		l := &a.Limits[i]
-		if s := p.limited(now, p.bucketOf(pm, a, l.Policy, l.PartitionKey), l); l.Remaining == 0 && (s == nil || !s.closes() || pm.free(s.policy.Unit)) {
+		if s := p.limited(now, p.budgetOf(pm, a, l.Policy, l.PartitionKey), l); l.Remaining == 0 && (s == nil || !s.closes() || pm.free(s.policy.Unit)) {
 			hint = max(hint, l.Reset)
 		}
 	}

@@ -9,6 +9,9 @@ import (
 // A budget in an origin that has several is told by what the origin calls it.
 // Requests belong to the budgets that the answers to their like were counted
 // in: to requests of the same method and a path of the same shape.
+//
+// Users know a budget as a Bucket, as most services call it. Here a bucket is a
+// token bucket, and nothing else.
 
 // routes is what is known of which requests are counted in which budgets.
 type routes struct {
@@ -27,7 +30,7 @@ const (
 	mostRoutes  = 1024 // remembered for one origin
 	longestPath = 256  // of a route; what follows does not tell routes apart
 	alike       = 3    // routes of one area that make it likely that the next one is as they are
-	bucketSep   = "\x00"
+	budgetSep   = "\x00"
 )
 
 // appendRoute appends a method and the shape of a path: segments that look as
@@ -168,9 +171,9 @@ func (t *routes) learn(method, path, key string) {
 // others of that name.
 const majorSep = "\x02"
 
-// ownBuckets gives the budgets that a key names what the path of a request adds
+// ownBudgets gives the budgets that a key names what the path of a request adds
 // to their names, where the origin's dialect tells them apart by that.
-func (o *origin) ownBuckets(key, path string) string {
+func (o *origin) ownBudgets(key, path string) string {
 	if o.majors == nil || key == "" {
 		return key
 	}
@@ -178,7 +181,7 @@ func (o *origin) ownBuckets(key, path string) string {
 	if major == "" {
 		return key
 	}
-	return strings.ReplaceAll(key, bucketSep, majorSep+major+bucketSep) + majorSep + major
+	return strings.ReplaceAll(key, budgetSep, majorSep+major+budgetSep) + majorSep + major
 }
 
 // majorOf returns the first of some segments of a path that another one
@@ -206,9 +209,9 @@ func (o *origin) table(now time.Time, heard *partition) *routes {
 
 func newRoutes() *routes { return &routes{known: map[string]string{}, areas: map[string]area{}} }
 
-// joinBuckets returns the key of the lane of requests that are counted in
+// joinBudgets returns the key of the lane of requests that are counted in
 // several budgets.
-func joinBuckets(buckets []string) string {
-	slices.Sort(buckets)
-	return strings.Join(slices.Compact(buckets), bucketSep)
+func joinBudgets(budgets []string) string {
+	slices.Sort(budgets)
+	return strings.Join(slices.Compact(budgets), budgetSep)
 }

@@ -84,7 +84,7 @@ func (p *partition) judgeShared(now time.Time, a *ask, v *verdict) {
 // other people's use. Budgets that hold some requests alone, which every
 // process has to find out for itself, stay its own.
 func (s *sharing) judges(sl *slot) bool {
-	return s != nil && s.lost == nil && sl.source == SourceAnnounced && sl.bucketName == ""
+	return s != nil && s.lost == nil && sl.source == SourceAnnounced && sl.budget == ""
 }
 
 // paceOf is a slot's pace. Where the ledger judges it, this process's books
@@ -151,7 +151,7 @@ func (p *partition) question(a *ask) *Question {
 		q.Velocity = l.Smoothing.Velocity
 	}
 	for _, s := range p.slots {
-		if s.source == SourceAnnounced && s.bucketName == "" && s.enforced() {
+		if s.source == SourceAnnounced && s.budget == "" && s.enforced() {
 			q.Announced = append(q.Announced, s.policy)
 		}
 		if s.source == SourceConfigured {
@@ -197,7 +197,7 @@ func (p *partition) askLedger(w *waiter) {
 func (p *partition) sourceOf(name string) (source Source) {
 	for _, s := range p.slots {
 		switch {
-		case s.policy.Name != name || s.source == SourceLearned || s.bucketName != "":
+		case s.policy.Name != name || s.source == SourceLearned || s.budget != "":
 		case source == 0:
 			source = s.source
 		case source != s.source:

@@ -34,8 +34,8 @@ type slot struct {
 	terms  Policy // policy as it is kept to: with a window inferred where none was said
 	source Source
 
-	met        time.Time // when it was first heard of
-	bucketName string    // of the budget it belongs to, which holds requests of that alone; "": it holds all
+	met    time.Time // when it was first heard of
+	budget string    // of the budget it belongs to, which holds requests of that alone; "": it holds all
 
 	books  bookkeeper // how many units may go, and when
 	ledger ledger     // announced: what answers said; where it follows them, its books

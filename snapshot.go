@@ -143,12 +143,12 @@ func (p *partition) state(now time.Time) PartitionState {
 	for _, sl := range p.slots {
 		s.Policies = append(s.Policies, sl.state(now))
 	}
-	s.Buckets = p.bucketStates(now)
+	s.Buckets = p.budgetStates(now)
 	return s
 }
 
-// bucketStates are those of the budgets that are paused or waited for, sorted by name; nil: there are none.
-func (p *partition) bucketStates(now time.Time) (all []BucketState) {
+// budgetStates are those of the budgets that are paused or waited for, sorted by name; nil: there are none.
+func (p *partition) budgetStates(now time.Time) (all []BucketState) {
 	aside := map[*lane]int{} // until their own next try
 	for _, w := range p.parked.items {
 		aside[w.lane]++
@@ -178,7 +178,7 @@ func (s *slot) state(now time.Time) PolicyState {
 	st := PolicyState{
 		Name: p.Name, Source: s.source, Unit: p.Unit, Quota: p.Quota, Window: p.Window, Burst: p.Burst,
 		Remaining: s.left(now), Pace: min(s.plan.rate, math.MaxFloat64), // JSON has no infinity
-		Bucket: shownBucket(s.bucketName),
+		Bucket: shownBudget(s.budget),
 	}
 	if p.Quota > 0 && st.Remaining >= 0 {
 		st.Used = max(s.most()-st.Remaining, 0)

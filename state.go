@@ -108,7 +108,7 @@ func (o *origin) takeBack(start time.Time, earlier starts) {
 // A knownPolicy is a policy and the budget it is of.
 type knownPolicy struct {
 	Policy
-	bucket string
+	budget string
 }
 
 // A partition is an origin's quota for one credential.
@@ -209,7 +209,7 @@ func (p *partition) announceKnown(now time.Time) {
 	}
 	for _, k := range p.origin.known {
 		s := newSlot(k.Policy, SourceAnnounced)
-		s.met, s.bucketName = now, k.bucket
+		s.met, s.budget = now, k.budget
 		p.slots = append(p.slots, s)
 	}
 }
@@ -325,7 +325,7 @@ func (p *partition) charge(now time.Time, s *slot) {
 		return
 	}
 	for pm := p.inFlight.oldest; pm != nil; pm = pm.younger {
-		if s.bucketName != "" && !p.mayCount(s.bucketName, pm) || pm.pays(s) {
+		if s.budget != "" && !p.mayCount(s.budget, pm) || pm.pays(s) {
 			continue
 		}
 		c := s.take(now, p.cost(s, &ask{opts: &noOptions}))
