@@ -81,7 +81,7 @@ func (t *throughput) exceeded(start time.Time, pace, share float64) {
 		t.cycle = max(t.cycle, min(before, int64(60*t.low)))
 	default:
 		if tooFast <= farBelow*t.low || least < t.low/2 { // it may have been chance, or an outage, that is over
-			t.climb, t.cycle = gently, min(t.cycle, shortest)
+			t.climb, t.cycle = gently, min(t.cycle, shortestCycle)
 		}
 		if least == 0 {
 			least = backOff * t.low
@@ -107,7 +107,7 @@ func (l *learner) reopenedBeside(now, start, reopened, shut time.Time) {
 // besideFirst has the pace rise from the first measure on: it says little where some of what was refused came by chance.
 func (l *learner) besideFirst() {
 	r := &l.rate
-	*r = throughput{low: r.low, cycle: shortest, climb: steeply, cost: heldFor * tooMany, total: r.total, burst: r.burst, zeros: r.zeros, opened: r.opened}
+	*r = throughput{low: r.low, cycle: shortestCycle, climb: steeply, cost: heldFor * tooMany, total: r.total, burst: r.burst, zeros: r.zeros, opened: r.opened}
 }
 
 // hold keeps to the rate for long before more is tried, and at first to less, which tells the share that comes by chance.

@@ -79,9 +79,9 @@ func (p *partition) byNumbers(now time.Time, pm *Permit, a *Announcement, first 
 	t := &quotaTold{now, pm, a.Policies[0], a.Limits[0], a.Date}
 	switch {
 	case first && !a.Refused:
-		p.compare(t, route)
+		p.compareNumbers(t, route)
 	case o.apart && a.Refused:
-		p.doubt(t, route)
+		p.doubtNumbers(t, route)
 	}
 	if !o.apart {
 		return a
@@ -116,9 +116,9 @@ func (o *origin) numbered(route []byte) string {
 	return otherRoutes
 }
 
-// compare compares what an accepted answer says with what was said to its route and
+// compareNumbers compares what an accepted answer says with what was said to its route and
 // to others before.
-func (p *partition) compare(t *quotaTold, route []byte) {
+func (p *partition) compareNumbers(t *quotaTold, route []byte) {
 	i := p.watch(t.at, maphash.Bytes(numberSeed, route))
 	w := &p.watched[i]
 	w.slot = p.slotIn(p.origin.numbered(route), t.policy.Name, "")
@@ -142,12 +142,12 @@ func (p *partition) compare(t *quotaTold, route []byte) {
 	w.another, w.own = word{}, word{}
 	if !x.follows(&own) {
 		if w.size, w.count, w.from, w.trust = 0, 0, 0, w.trust-apartAfter/4; w.trust <= 0 {
-			p.together(t, route, w)
+			p.countWithOthers(t, route, w)
 		}
 		return
 	}
 	w.trust = min(w.trust+1, apartAfter)
-	enough := apartAfter << p.origin.rejoined
+	enough := apartAfter << p.origin.apartFailed
 	switch {
 	case another.heard.IsZero() || x.follows(&another):
 	case x.quota != another.quota:
@@ -157,7 +157,7 @@ func (p *partition) compare(t *quotaTold, route []byte) {
 		}
 	case x.left < own.left:
 		w.from |= 1 << another.by
-		if w.count++; w.count >= enough && p.alone(i) {
+		if w.count++; w.count >= enough && p.toldApart(i) {
 			p.setApart(t, route, string(route))
 		}
 	}
@@ -171,9 +171,9 @@ func (w *watched) wants(i int) bool {
 	return w.own.heard.IsZero() && w.from&(1<<w.another.by) != 0 && w.from&(1<<i) == 0
 }
 
-// alone reports whether a route has been told apart from all that it is counted with and that are
+// toldApart reports whether a route has been told apart from all that it is counted with and that are
 // heard of often.
-func (p *partition) alone(i int) bool {
+func (p *partition) toldApart(i int) bool {
 	w := &p.watched[i]
 	for j := range p.watched {
 		if v := &p.watched[j]; j != i && v.slot == w.slot && v.heard >= apartAfter && w.from&(1<<j) == 0 {
@@ -329,29 +329,29 @@ func (p *partition) recounted(now time.Time, before *slot, pol Policy, budget st
 	}
 }
 
-// doubt takes in that a request was refused. Where that is for its budget, though by its
+// doubtNumbers takes in that a request was refused. Where that is for its budget, though by its
 // own count much is left, others are counted in it.
-func (p *partition) doubt(t *quotaTold, route []byte) {
+func (p *partition) doubtNumbers(t *quotaTold, route []byte) {
 	s := p.slotIn(p.origin.numbered(route), t.policy.Name, "")
 	if s == nil || s.budget == otherRoutes || t.limit.Remaining > 0 || s.said.Quota != t.policy.Quota {
 		return
 	}
 	if l := &s.ledger; l.stated && l.left > s.said.Quota/4 {
 		i := p.watch(t.at, maphash.Bytes(numberSeed, route))
-		p.together(t, route, &p.watched[i])
+		p.countWithOthers(t, route, &p.watched[i])
 	}
 }
 
-// together has requests of a route counted with those of other routes again. It takes twice as much
+// countWithOthers has requests of a route counted with those of other routes again. It takes twice as much
 // then to show that any are apart. Where it was the size of its limit that told them, none are.
-func (p *partition) together(t *quotaTold, route []byte, w *watched) {
+func (p *partition) countWithOthers(t *quotaTold, route []byte, w *watched) {
 	o := p.origin
 	key := o.numbered(route)
 	w.size, w.count, w.from, w.trust = 0, 0, 0, apartAfter
 	if key == "" || key == otherRoutes {
 		return
 	}
-	o.rejoined = min(o.rejoined+1, mostRejoined)
+	o.apartFailed = min(o.apartFailed+1, mostRejoined)
 	if key == string(route) {
 		p.recount(t, route, otherRoutes)
 		return

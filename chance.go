@@ -68,7 +68,7 @@ const (
 	farBelow     = 0.9      // of what is let through: a limit that holds still refuses nothing there
 	severalTimes = 4        // less than a limit was found to let through: it is none; nor is the rate that a pace fell to
 	asBefore     = 0.1      // of a rate: found no further off, it is as it was
-	inARow       = 6        // blocks that follow each other closely: no limit that is cut is found in so many
+	inSuccession = 6        // blocks that follow each other closely: no limit that is cut is found in so many
 	steeply      = 2        // doublings of the pace in a cycle, where there may be no limit at all
 )
 
@@ -207,8 +207,8 @@ func (c *chance) fell(r *throughput, start time.Time, n int64, probes int) bool 
 	}
 	c.blocks++
 	c.refused += int64(1 + probes)
-	return c.blocks >= inARow && c.fallen(r) && r.total-c.since >= c.refused &&
-		(c.kept == 0 || r.low <= c.kept/severalTimes || c.blocks >= 4*inARow)
+	return c.blocks >= inSuccession && c.fallen(r) && r.total-c.since >= c.refused &&
+		(c.kept == 0 || r.low <= c.kept/severalTimes || c.blocks >= 4*inSuccession)
 }
 
 // fallen reports whether the rate is far lower than the pace was a few requests before.

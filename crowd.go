@@ -27,7 +27,7 @@ type crowd struct {
 
 const (
 	oneMoreCost = 110  // accepted requests over which a refusal is to be spread
-	apart       = 1.04 // times as far apart as evenly is: one that comes as another leaves may be too early
+	apartBy     = 1.04 // times as far apart as evenly is: one that comes as another leaves may be too early
 	fewAtOnce   = 16   // in flight: with so few, chance decides how many meet at the origin
 )
 
@@ -224,5 +224,5 @@ func (p *partition) spacing() time.Duration {
 	if s == nil || s.policy.Quota < 2 {
 		return 0
 	}
-	return time.Duration(apart * p.learner.crowd.trip() / float64(s.policy.Quota) * float64(time.Second))
+	return time.Duration(apartBy * p.learner.crowd.trip() / float64(s.policy.Quota) * float64(time.Second))
 }

@@ -50,7 +50,7 @@ func (d *descent) begin(pace, through float64) (known *throughput) {
 // shows takes in that one was accepted at a known rate, and reports whether so many were in a row that the pace is to rise from there.
 func (d *descent) shows(rate float64) bool {
 	d.run++
-	if d.blocks < inARow || rate > d.top/farDown || d.from > 0 {
+	if d.blocks < inSuccession || rate > d.top/farDown || d.from > 0 {
 		return false
 	}
 	share := float64(d.refused) / float64(d.refused+d.accepted)

@@ -168,7 +168,7 @@ func (d *drought) blindWait(now time.Time, refused, again bool) time.Duration {
 			d.longest = 0
 		}
 		switch {
-		case d.enough == d.blind && 0 < d.waits && d.waits < seldom: // it is hardly enough
+		case d.enough == d.blind && 0 < d.waits && d.waits < seldomShort: // it is hardly enough
 			d.enough, d.proven, d.blind = 0, d.blind, d.blind+d.blind/4
 		case d.enough == d.blind && d.waits > 0: // others may have been first
 			d.enough = 0
@@ -239,5 +239,5 @@ const (
 	fiveInVain    = 5                     // … where others may have been first
 	blindPatience = 4                     // waits in a row that were enough before a shorter one is tried
 	finest        = 4                     // times that a wait is halved, at most, where little is back …
-	seldom        = 16                    // … and between two that were not where that may be by chance
+	seldomShort   = 16                    // … and between two that were not where that may be by chance
 )

@@ -79,7 +79,7 @@ func (p *partition) interruptionOver(now, start time.Time) {
 	case l.known != nil:
 		p.setLearnedRate(now).limiter.AllowN(now, 1)
 	case i.through > 0:
-		cycle := max(r.cycle, shortest)
+		cycle := max(r.cycle, shortestCycle)
 		p.letGo(now, max(r.low, i.through))
 		r.cycle, i.through = cycle, 0
 	case r.low > 0:

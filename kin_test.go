@@ -315,8 +315,8 @@ func TestRouteWhoseLimitTurnsOutToBeThatOfAllIsCountedWithThemAgain(t *testing.T
 			chaosSplit(r.known(apartOrigin), "/limited")
 			busy.Wait()
 			o := r.known(apartOrigin)
-			if n := len(o.partitions); n > 1 != own || o.failed > 0 == own {
-				t.Errorf("limits of their own %v: %d partitions, %d times on probation in vain, %d accepted", own, n, o.failed, accepted)
+			if n := len(o.partitions); n > 1 != own || o.ownFailed > 0 == own {
+				t.Errorf("limits of their own %v: %d partitions, %d times on probation in vain, %d accepted", own, n, o.ownFailed, accepted)
 			}
 		})
 	}

@@ -150,7 +150,7 @@ func (p *partition) queued() int {
 func (p *partition) head() *waiter {
 	first := p.queue.head()
 	for _, l := range p.lanes {
-		if w := l.queue.head(); before(w, first) {
+		if w := l.queue.head(); w != nil && (first == nil || w.precedes(&first.ask)) {
 			first = w
 		}
 	}

@@ -25,10 +25,10 @@ func (l *ledger) lastUnit(now time.Time, p *Policy) time.Time {
 	switch {
 	case l.sparing(p):
 		return latest(l.until(), now)
-	case l.shape == shapeSliding && (l.down > 0 || times(p.Quota, l.quickest) > p.Window || l.atNewest || l.beyond >= convinced || l.rounded > 2*l.quickest && dear(l.rounded, p) || p.Quota > shareable && l.uneven()): // it always costs
+	case l.shape == shapeSliding && (l.down > 0 || times(p.Quota, l.quickest) > p.Window || l.atNewest || l.beyond >= convinced || l.rounded > 2*l.quickest && costsAUnit(l.rounded, p) || p.Quota > shareable && l.uneven()): // it always costs
 		return latest(reset, now)
 	}
-	if due, until := l.due(p), l.until(); due.Before(until) && (l.unending() || dear(until.Sub(due), p)) {
+	if due, until := l.due(p), l.until(); due.Before(until) && (l.unending() || costsAUnit(until.Sub(due), p)) {
 		return latest(due, now)
 	}
 	if l.untried(p) {
@@ -50,8 +50,8 @@ func (l *ledger) lastUnit(now time.Time, p *Policy) time.Time {
 	return now.Add(ahead % l.grain)
 }
 
-// dear reports whether to stop for so long, once in a window, costs more than one unit of it.
-func dear(stop time.Duration, p *Policy) bool { return times(p.Quota, stop) > p.Window }
+// costsAUnit reports whether to stop for so long, once in a window, costs more than one unit of it.
+func costsAUnit(stop time.Duration, p *Policy) bool { return times(p.Quota, stop) > p.Window }
 
 // atOnce reports whether all of a window is best sent at once, for the sooner the last of
 // it goes, the sooner there is more: every request puts the reset off.

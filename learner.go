@@ -49,9 +49,9 @@ type learner struct {
 }
 
 const (
-	learnedPolicy = "learned"
-	enough        = 10 // accepted requests that make a measurement, the first time
-	idleGap       = 5 * time.Second
+	learnedPolicy   = "learned"
+	enoughToMeasure = 10 // accepted requests that make a measurement, the first time
+	idleGap         = 5 * time.Second
 )
 
 // learnAccepted takes in that pm's request was accepted.

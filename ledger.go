@@ -88,7 +88,7 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 		taken := l.own.used(now, p.Window) + l.reserve(now, p)
 		room := p.Quota - taken - l.foreignNow(now, p)
 		if l.presumed() && l.told() {
-			room = min(room, l.left+1, max(l.left, room-doubt(p))) // one goes to see whether any come back
+			room = min(room, l.left+1, max(l.left, room-toBeSure(p))) // one goes to see whether any come back
 		}
 		return room
 	case l.stated && l.shape == shapeRefill:

@@ -61,9 +61,9 @@ func (l *ledger) presumed() bool { return l.shape == shapeSliding && l.atNewest 
 // told reports whether the latest answer said what is left.
 func (l *ledger) told() bool { return l.sent-l.saidOf <= l.own.inFlight }
 
-// doubt is how many units have to come back to be sure that they do, where that is presumed: when each does
+// toBeSure is how many units have to come back to be sure that they do, where that is presumed: when each does
 // is known to a hundredth of the window.
-func doubt(p *Policy) int64 { return max(2, p.Quota/20) }
+func toBeSure(p *Policy) int64 { return max(2, p.Quota/20) }
 
 // learnElastic finds out whether units whose newest one's return is named do come
 // back one by one: none has while they could have where every request puts off
@@ -75,7 +75,7 @@ func (l *ledger) learnElastic(start time.Time, p *Policy, c *charge, s *statemen
 	case !l.presumed() || !l.stated || c.sent < l.saidOf:
 	case least > l.most && start.Before(l.own.rest(p.Window)):
 		l.returns = true
-	case r+c.used+l.sent-c.sent+l.foreign+doubt(p) < p.Quota:
+	case r+c.used+l.sent-c.sent+l.foreign+toBeSure(p) < p.Quota:
 		l.shape, l.atNewest, l.elastic = shapeReset, false, true
 	}
 }

@@ -165,7 +165,7 @@ func (p *partition) suspectRoute(now time.Time, r *rejection) bool {
 		s.sent = soonest(s.sent, pm.start)
 		s.refused++
 	}
-	return s.halvings+s.inFlight() >= unlikely(p.origin.failed)+math.Log2(float64(1+s.cleared))+oneMore*float64(len(s.routes)-1)
+	return s.halvings+s.inFlight() >= unlikely(p.origin.ownFailed)+math.Log2(float64(1+s.cleared))+oneMore*float64(len(s.routes)-1)
 }
 
 // again takes in that the i-th of the routes is refused again.

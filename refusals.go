@@ -86,7 +86,7 @@ func (p *partition) learnFrom(now time.Time, r *rejection, status int) finding {
 		return foundLimit
 	}
 	if o := p.origin; p.kin != nil && p.route == "" && r.fresh && p.kin.probation.fails(r.pm.start) {
-		o.failed++
+		o.ownFailed++
 		o.rejoin(now, p)
 	}
 	if p.splitsOff(now, r) {

@@ -25,7 +25,7 @@ func (p *partition) learnReopened(now, start time.Time) {
 		l.begin(start)
 		p.learnInFlight(now)
 	case l.learnRate(now, start):
-		l.goByAnswers(now)
+		l.beginByAnswers(now)
 		p.setLearnedRate(now).limiter.AllowN(now, 1) // the one that has just been accepted
 		told := max(r.low, r.pace())                 // while it is searched for, what is tried
 		p.emit(Event{Kind: EventLearned, Time: now, Policy: learnedPolicy, Quota: max(int64(told), 1), Window: perUnit(told) * time.Duration(max(int64(told), 1)),
@@ -58,7 +58,7 @@ func (l *learner) learnRate(now, start time.Time) bool {
 	case r.penalty > 0:
 	case r.low > 0:
 		l.lower(shut)
-	case l.blocks < 2 && l.timed && (l.accepted < enough || l.whole):
+	case l.blocks < 2 && l.timed && (l.accepted < enoughToMeasure || l.whole):
 		l.begin(reopened)
 		return false // once is no evidence
 	default:
@@ -137,7 +137,7 @@ func (l *learner) learnBunches() {
 // succession: that has to end.
 func (l *learner) riseAgain() {
 	r := &l.rate
-	if r.doubt == 0 && r.penalty == 0 && l.chance.blocks <= inARow && l.chance.fallen(r) {
+	if r.doubt == 0 && r.penalty == 0 && l.chance.blocks <= inSuccession && l.chance.fallen(r) {
 		r.climb = max(r.climb, steeply)
 		r.cycle, r.window = min(r.cycle, 2*few), 0
 	}

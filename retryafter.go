@@ -31,13 +31,13 @@ func retryAfter(h map[string][]string, ref time.Time) (time.Duration, bool) {
 		{fieldRetryIn, parseGoDuration},
 	} {
 		if lines := h[f.name]; lines != nil {
-			if d, ok := longest(lines, ref, f.form); ok && d > 0 {
+			if d, ok := longestTime(lines, ref, f.form); ok && d > 0 {
 				return d, true
 			}
 		}
 	}
 	if lines := h[fieldRetryAfter]; lines != nil {
-		return longest(lines, ref, parseRetryAfter)
+		return longestTime(lines, ref, parseRetryAfter)
 	}
 	return 0, false
 }
@@ -49,10 +49,10 @@ const (
 	maxValueLen = 256
 )
 
-// longest returns the longest time of those in a field, 0 where all of them are
+// longestTime returns the longest time of those in a field, 0 where all of them are
 // past. Retry-After is no list, but proxies add lines to those of an application,
 // and join them.
-func longest(lines []string, ref time.Time, parse func(string, time.Time) (time.Duration, bool)) (d time.Duration, ok bool) {
+func longestTime(lines []string, ref time.Time, parse func(string, time.Time) (time.Duration, bool)) (d time.Duration, ok bool) {
 	add := func(s string) bool {
 		if len(s) > maxValueLen {
 			return false

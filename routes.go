@@ -29,7 +29,7 @@ type area struct {
 const (
 	mostRoutes  = 1024 // remembered for one origin
 	longestPath = 256  // of a route; what follows does not tell routes apart
-	alike       = 3    // routes of one area that make it likely that the next one is as they are
+	enoughAlike = 3    // routes of one area that make it likely that the next one is as they are
 	budgetSep   = "\x00"
 )
 
@@ -134,7 +134,7 @@ func (t *routes) lookUp(method, path string) (key string, known bool) {
 	if key, known = t.known[string(appendRoute(buf[:0], method, path))]; known {
 		return key, true
 	}
-	if a := t.areas[areaOf(path)]; a.routes >= alike && !a.mixed && a.key != "" {
+	if a := t.areas[areaOf(path)]; a.routes >= enoughAlike && !a.mixed && a.key != "" {
 		return a.key, true
 	}
 	return "", false

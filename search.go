@@ -18,7 +18,7 @@ const settled = 0.5
 // beyond. The less is left, the more requests it takes to tell.
 func (t *throughput) searching(n int64) float64 {
 	halves := 1 + 2*float64(n)/max(float64(t.cycle), few/t.doubt)
-	beyond := t.climb * float64(n) / float64(max(t.cycle, shortest))
+	beyond := t.climb * float64(n) / float64(max(t.cycle, shortestCycle))
 	return t.low * cautious * math.Exp2(min(t.doubt*(1-math.Exp2(-halves))+beyond, 30))
 }
 
@@ -36,7 +36,7 @@ func (t *throughput) narrow(least, usual float64) (again bool) {
 	t.refute(least)
 	t.low = max(t.low, least)
 	doubt := doublings(t.low, most)
-	if came := t.came(); t.burst >= shortest && began >= came { // slower, and some would have been lost while the bucket was full
+	if came := t.came(); t.burst >= shortestCycle && began >= came { // slower, and some would have been lost while the bucket was full
 		most = min(most, came)
 	}
 	if t.doubt = min(t.doubt/2, doublings(t.low, most)); t.doubt < settled {
@@ -50,7 +50,7 @@ func (t *throughput) narrow(least, usual float64) (again bool) {
 // is a bucket, and lets through least, whatever it had let through at once before the pause that heed chose. Where that is far
 // less the refusal may have come by chance, or most of the pause was lost on a bucket that was full.
 func (t *throughput) refute(least float64) {
-	if t.ours && t.burst >= shortest && t.total-t.opened.n < t.cycle/2 && least >= t.low/2 {
+	if t.ours && t.burst >= shortestCycle && t.total-t.opened.n < t.cycle/2 && least >= t.low/2 {
 		t.low = min(t.low, least)
 	}
 }

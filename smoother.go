@@ -114,7 +114,7 @@ func (s *slot) makeWay(now time.Time, velocity, rate float64) float64 {
 	least := p.rate() / 100
 	if !l.othersSeen {
 		if l.shape == shapeRefill && l.fillsUp && !l.twoCounts() {
-			return max(min(velocity, greedy*share)*rate, least)
+			return max(min(velocity, greedyBy*share)*rate, least)
 		}
 		return velocity * rate
 	}
@@ -125,15 +125,15 @@ func (s *slot) makeWay(now time.Time, velocity, rate float64) float64 {
 	case l.shape == shapeSliding:
 		rate *= min(left/max(3, float64(p.Quota)/40+float64(l.reserve(now, p))+l.overrun(now, p)), 1)
 	case l.shape == shapeRefill:
-		rate *= min(modest*share, 1)
+		rate *= min(modestBy*share, 1)
 	}
 	return max(rate, least)
 }
 
 // By how much more of its rate than of a bucket is left of it one process takes …
 const (
-	modest = 2  // … where others are seen
-	greedy = 20 // … and where none are
+	modestBy = 2  // … where others are seen
+	greedyBy = 20 // … and where none are
 )
 
 // paced reports whether demand would outrun what is left before the time

@@ -25,38 +25,38 @@ type origin struct {
 	created    int                         // partitions ever made: each one's number
 	lastUsed   time.Time                   // by Acquire, Observe or Release
 
-	clock      serverClock
-	pause      pause
-	backoff    backoff
-	opening    opening // of all partitions, after what paused all of them
-	lastStart  time.Time
-	lastSent   time.Time // when what was started then was sent, if later
-	together   int       // starts at that instant that were not taken back
-	earlier    starts    // the last before that instant
-	lastEnd    time.Time
-	reserve    reserve
-	interval   time.Duration // WithMinInterval's, of the last start
-	inFlight   int           // requests whose bodies are not over
-	listening  int           // refusals of all partitions whose bodies are being looked at
-	waiting    int
-	spaced     int           // of those in line, how many ask for an interval of their own …
-	due        *waiter       // … and the one that the origin is kept free for; nil: none
-	shared     commonSharing // what a shared ledger says of all partitions
-	stirred    bool          // something changed for all partitions: wake them all
-	held       obstacle      // what holds all who take turns; zero: nothing
-	waited     time.Duration // in all
-	warned     bool          // that it was much
-	nested     bool          // warned that a request waits for what its parent holds
-	known      []knownPolicy // announced, for partitions to come
-	routes     *routes       // which requests belong to which budget; nil: there is but one
-	stated     *routes       // which policies answers have stated by name, as long as they hold all; nil: none
-	named      bool          // the names of policies are budgets
-	apart      bool          // routes have budgets that only numbers tell apart …
-	rejoined   int           // … and so often one of them turned out to have none
-	announcers announcers    // which routes announce something, if not all do
-	own        []string      // routes with limits of their own that only refusals tell of …
-	failed     int           // … and how often one of them turned out to have none
-	opened     bool          // met, and announced nothing: partitions to come need not scout
+	clock       serverClock
+	pause       pause
+	backoff     backoff
+	opening     opening // of all partitions, after what paused all of them
+	lastStart   time.Time
+	lastSent    time.Time // when what was started then was sent, if later
+	together    int       // starts at that instant that were not taken back
+	earlier     starts    // the last before that instant
+	lastEnd     time.Time
+	reserve     reserve
+	interval    time.Duration // WithMinInterval's, of the last start
+	inFlight    int           // requests whose bodies are not over
+	listening   int           // refusals of all partitions whose bodies are being looked at
+	waiting     int
+	spaced      int           // of those in line, how many ask for an interval of their own …
+	due         *waiter       // … and the one that the origin is kept free for; nil: none
+	shared      commonSharing // what a shared ledger says of all partitions
+	stirred     bool          // something changed for all partitions: wake them all
+	held        obstacle      // what holds all who take turns; zero: nothing
+	waited      time.Duration // in all
+	warned      bool          // that it was much
+	nested      bool          // warned that a request waits for what its parent holds
+	known       []knownPolicy // announced, for partitions to come
+	routes      *routes       // which requests belong to which budget; nil: there is but one
+	stated      *routes       // which policies answers have stated by name, as long as they hold all; nil: none
+	named       bool          // the names of policies are budgets
+	apart       bool          // routes have budgets that only numbers tell apart …
+	apartFailed int           // … and so often one of them turned out to have none
+	announcers  announcers    // which routes announce something, if not all do
+	own         []string      // routes with limits of their own that only refusals tell of …
+	ownFailed   int           // … and how often one of them turned out to have none
+	opened      bool          // met, and announced nothing: partitions to come need not scout
 
 	turns   ranking[*partition, byHead]
 	alarms  ranking[*partition, byAlarm]
@@ -395,7 +395,7 @@ func (o *origin) reset(now time.Time) {
 	o.backoff, o.lastStart, o.lastSent, o.lastEnd, o.interval = backoff{}, time.Time{}, time.Time{}, time.Time{}, 0
 	o.opening = opening{serial: o.opening.serial + 1}
 	o.known, o.opened, o.waited, o.warned, o.nested, o.reserve = nil, false, 0, false, false, reserve{}
-	o.stated, o.named, o.apart, o.rejoined, o.failed, o.announcers = nil, false, false, 0, 0, announcers{}
+	o.stated, o.named, o.apart, o.apartFailed, o.ownFailed, o.announcers = nil, false, false, 0, 0, announcers{}
 	if o.routes != nil {
 		o.routes = nil
 		o.sort(now)

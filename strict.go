@@ -219,8 +219,8 @@ func (p *partition) wasAlone(pm *Permit) bool {
 // goesByAnswers reports whether requests go by answers.
 func (l *learner) goesByAnswers() bool { return l.strict != nil && l.strict.on }
 
-// goByAnswers has requests go by answers where that may pay.
-func (l *learner) goByAnswers(now time.Time) {
+// beginByAnswers has requests go by answers where that may pay.
+func (l *learner) beginByAnswers(now time.Time) {
 	s, r := l.strict, &l.rate
 	if l.blocks < max(timeAndAgain, s.due) || l.timed || r.doubt > 0 || r.penalty > 0 || r.trial || !s.fits(r.low) {
 		return

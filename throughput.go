@@ -76,22 +76,22 @@ type mark struct {
 }
 
 const (
-	cautious    = 0.97 // the share of the rate that is used at first
-	backOff     = 0.8  // the share of a rate that is tried where it has proven unsafe
-	slowly      = 0.2  // doublings of the pace per cycle, where the rate is known
-	gently      = 0.4  // … where the first measure may be too low
-	shortest    = 30   // requests: a shorter cycle counts as so long there, lest the pace jumps
-	few         = 8    // requests: one more or less makes a difference where there are fewer
-	attemptCost = 150  // accepted requests over which a refusal is to be spread …
-	waitCost    = 20   // … and over which one that might have been sent meanwhile
-	longerByFar = 4    // times as long as before: it may have been an outage, once
-	farFewer    = 16   // times fewer than before: that was no burst, or is not to come again
-	asItWas     = 0.02 // of a rate: found no further off, it is as it was …
-	mostStood   = 2    // … and tried after twice as many requests each time, up to so many times
-	anotherPace = 1.4  // times as fast as the first trial is the second one
-	soon        = 4    // cycles in which a window is kept to that may be far shorter
-	mostZeros   = 4
-	mostMarks   = 32
+	cautious      = 0.97 // the share of the rate that is used at first
+	backOff       = 0.8  // the share of a rate that is tried where it has proven unsafe
+	slowly        = 0.2  // doublings of the pace per cycle, where the rate is known
+	gently        = 0.4  // … where the first measure may be too low
+	shortestCycle = 30   // requests: a shorter cycle counts as so long there, lest the pace jumps
+	few           = 8    // requests: one more or less makes a difference where there are fewer
+	attemptCost   = 150  // accepted requests over which a refusal is to be spread …
+	waitCost      = 20   // … and over which one that might have been sent meanwhile
+	longerByFar   = 4    // times as long as before: it may have been an outage, once
+	farFewer      = 16   // times fewer than before: that was no burst, or is not to come again
+	asItWas       = 0.02 // of a rate: found no further off, it is as it was …
+	mostStood     = 2    // … and tried after twice as many requests each time, up to so many times
+	anotherPace   = 1.4  // times as fast as the first trial is the second one
+	shorterFor    = 4    // cycles in which a window is kept to that may be far shorter
+	mostZeros     = 4
+	mostMarks     = 32
 )
 
 // longOutage is for how long an origin is closed at least if that may have been an outage of the kind that an attempt at more
@@ -349,7 +349,7 @@ func (t *throughput) reopened(closed time.Duration, refusals float64) {
 	}
 	t.cost = max(t.cost, min(t.cost<<t.stood, int64(t.low*noRarer.Seconds())))
 	if t.shorter = t.shorter && t.stood == 0; t.shorter {
-		t.cost = min(t.cost, soon*t.cycle)
+		t.cost = min(t.cost, shorterFor*t.cycle)
 	}
 	t.hurry()
 	t.gathered = min(t.burst, int64(missed))
@@ -400,7 +400,7 @@ func (t *throughput) at(n int64) float64 {
 		x, less := float64(n)/float64(t.cost), (1-cautious)/float64(int(1)<<t.stood)
 		return t.low * (1 - less*(1-x*x*x))
 	}
-	least := int64(shortest)
+	least := int64(shortestCycle)
 	if t.penalty > 0 { // a window may be that long
 		least = max(least, t.cost/waitCost)
 	}

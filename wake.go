@@ -6,14 +6,6 @@ import (
 	"time"
 )
 
-// before reports whether a goes before b; nobody goes last.
-func before(a, b *waiter) bool {
-	if a == nil || b == nil {
-		return a != nil
-	}
-	return a.precedes(&b.ask)
-}
-
 // wakeHead admits the first of those at the heads of the partition's queues that
 // may go. Else it has the partition stand aside, and reports false.
 func (p *partition) wakeHead(now time.Time) bool {
