@@ -33,3 +33,19 @@ func inAll(sum, d time.Duration) time.Duration {
 	}
 	return sum + d
 }
+
+// latest is the later of two instants, of which the zero Time is the first.
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// soonest is the earlier of two instants, of which the zero Time is none: it is the other one.
+func soonest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}

@@ -25,29 +25,26 @@ type origin struct {
 	created    int                         // partitions ever made: each one's number
 	lastUsed   time.Time                   // by Acquire, Observe or Release
 
-	clock       serverClock
-	pause       pause
-	backoff     backoff
-	opening     opening // of all partitions, after what paused all of them
-	lastStart   time.Time
-	lastSent    time.Time // when what was started then was sent, if later
-	together    int       // starts at that instant that were not taken back
-	earlier     starts    // the last before that instant
-	lastEnd     time.Time
-	reserve     reserve
-	interval    time.Duration // WithMinInterval's, of the last start
-	inFlight    int           // requests whose bodies are not over
-	listening   int           // refusals of all partitions whose bodies are being looked at
-	waiting     int
-	spaced      int           // of those in line, how many ask for an interval of their own …
-	due         *waiter       // … and the one that the origin is kept free for; nil: none
-	shared      commonSharing // what a shared ledger says of all partitions
-	stirred     bool          // something changed for all partitions: wake them all
-	held        obstacle      // what holds all who take turns; zero: nothing
-	waited      time.Duration // in all
-	warned      bool          // that it was much
-	nested      bool          // warned that a request waits for what its parent holds
-	known       []knownPolicy // announced, for partitions to come
+	clock   serverClock
+	pause   pause
+	backoff backoff
+	opening opening       // of all partitions, after what paused all of them
+	reserve reserve       // of time for answers, where deadlines come
+	shared  commonSharing // what a shared ledger says of all partitions
+
+	// What was started.
+	lastStart time.Time
+	lastSent  time.Time     // when what was started then was sent, if later
+	together  int           // starts at that instant that were not taken back
+	earlier   starts        // the last before that instant
+	lastEnd   time.Time     // when a request was over last
+	interval  time.Duration // WithMinInterval's, of the last start
+	inFlight  int           // requests whose bodies are not over
+	listening int           // refusals of all partitions whose bodies are being looked at
+
+	// What the origin announced, and to whom it holds.
+	known       []knownPolicy // for partitions to come
+	opened      bool          // met, and announced nothing: partitions to come need not scout
 	routes      *routes       // which requests belong to which budget; nil: there is but one
 	stated      *routes       // which policies answers have stated by name, as long as they hold all; nil: none
 	named       bool          // the names of policies are budgets
@@ -56,15 +53,23 @@ type origin struct {
 	announcers  announcers    // which routes announce something, if not all do
 	own         []string      // routes with limits of their own that only refusals tell of …
 	ownFailed   int           // … and how often one of them turned out to have none
-	opened      bool          // met, and announced nothing: partitions to come need not scout
 
+	// Who waits.
+	waiting int
+	spaced  int      // of those in line, how many ask for an interval of their own …
+	due     *waiter  // … and the one that the origin is kept free for; nil: none
+	stirred bool     // something changed for all partitions: wake them all
+	held    obstacle // what holds all who take turns; zero: nothing
 	turns   ranking[*partition, byHead]
 	alarms  ranking[*partition, byAlarm]
 	certain [3]int      // of all who wait, how many are certain to go before newcomers, by falling priority
 	timer   *time.Timer // for the first of either; nil: none
 	alarm   time.Time   // when it goes off
 
-	pending []Event // to be told once the lock is free
+	waited  time.Duration // in all
+	warned  bool          // that it was much
+	nested  bool          // warned that a request waits for what its parent holds
+	pending []Event       // to be told once the lock is free
 
 	spellings []spelling // in the registry's map; guarded by the registry's lock
 }
@@ -442,87 +447,4 @@ func (p *partition) resume(now time.Time) {
 	for _, l := range p.lanes {
 		p.resumeLane(now, l)
 	}
-}
-
-// emit notes an event to be told once the lock is free.
-func (p *partition) emit(e Event) {
-	if p.origin.reg.listens(e.Kind) {
-		e.Partition = p.number
-		e.Queue = p.waiting()
-		p.origin.note(e)
-	}
-}
-
-func (o *origin) emit(e Event) {
-	if o.reg.listens(e.Kind) {
-		o.note(e)
-	}
-}
-
-func (o *origin) note(e Event) {
-	e.Origin = o.name
-	o.pending = append(o.pending, e)
-}
-
-// lock locks the origin and returns the instant at which what is done then happens. It is read with
-// the lock held: who had to wait for it, or was not run meanwhile, must not act as of before others
-// who have been.
-func (o *origin) lock() time.Time {
-	o.mu.Lock()
-	return o.present()
-}
-
-// present reads the clock. The origin is locked.
-func (o *origin) present() time.Time {
-	o.now = time.Now()
-	return o.now
-}
-
-// lockAt is lock for what came at an instant that is over. It counts as having come when something
-// happened last, where that was later.
-func (o *origin) lockAt(at time.Time) time.Time {
-	o.mu.Lock()
-	o.now = latest(at, o.now)
-	return o.now
-}
-
-// unlock releases the origin and tells what happened, on the caller's
-// goroutine, with no lock held.
-func (o *origin) unlock() {
-	events := o.pending
-	o.pending = nil
-	o.mu.Unlock()
-	if len(events) > 0 {
-		o.tell(events)
-	}
-}
-
-// flush tells of the events that others left behind.
-func (o *origin) flush() {
-	o.mu.Lock()
-	o.unlock()
-}
-
-// tell tells of events. Where the user's function panics, those it has not
-// been told of are left to the next one who comes by.
-func (o *origin) tell(events []Event) {
-	defer func() {
-		if len(events) > 0 {
-			o.mu.Lock()
-			o.pending = append(events, o.pending...)
-			o.mu.Unlock()
-		}
-	}()
-	for len(events) > 0 {
-		e := &events[0]
-		events = events[1:]
-		o.reg.tell(e)
-	}
-}
-
-func latest(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }

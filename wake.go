@@ -115,13 +115,6 @@ func (p *partition) doubts(now time.Time) bool {
 	return p.pause.doubtful && !p.pause.tried && !p.learner.crowd.testing && p.pause.holds(now)
 }
 
-func soonest(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
-}
-
 // join puts w in line, or aside until its own next try.
 func (p *partition) join(now time.Time, w *waiter) {
 	p.origin.waiting++
