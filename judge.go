@@ -408,9 +408,8 @@ func (p *partition) smoothTo(now time.Time, m *smoother, l *lane, waiting *tally
 			kept = kept || s.demand.goesOn(s.span(now)) || s.ledger.othersSeen && !s.ledger.flows() && 2*s.remaining(now) < s.terms.Quota
 		}
 		if pace < least.pace {
-			least = tempo{pace: pace, whose: obstacle{CauseSmoother, s.policy.Name, s.source}}
+			least = tempo{pace: pace, pacing: pacing{whose: obstacle{CauseSmoother, s.policy.Name, s.source}, faster: s.faster(now)}}
 			least.interval, least.grown = s.micro(sm)
-			least.faster = s.faster(now)
 			least.gone = s.gone(now, float64(asked))
 		}
 	}

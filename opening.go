@@ -44,7 +44,7 @@ func (o *opening) start(now time.Time) {
 		o.used = o.used && o.flying > 0
 		return
 	}
-	*o = opening{limit: 1, serial: o.serial + 1, since: now}
+	o.restart(now)
 }
 
 // meet is start on first contact.

@@ -32,7 +32,7 @@ func (r *poolTries) next() bool {
 	refused.notBefore, refused.budgets = r.out.permit.ownRetryAt(), a.budgets
 	tok, pm, err := r.pool.acquire(r.tokens, a)
 	if err != nil {
-		r.giveUp()
+		r.out.cancelledBy(r.req.Context()) // else the latest outcome goes back
 		return false
 	}
 	refused.notBefore = time.Time{}
@@ -77,11 +77,6 @@ func (r *poolTries) send() {
 	req, pm := r.again, r.permit
 	r.again, r.permit = nil, nil // send's
 	r.out = r.pool.transport().send(req, pm)
-}
-
-// giveUp has the latest outcome go back, unless the request was cancelled.
-func (r *poolTries) giveUp() {
-	r.out.cancelledBy(r.req.Context())
 }
 
 // drop lets go of all that the attempts hold, where the user's code panicked.

@@ -119,7 +119,7 @@ func (r *Registry) Acquire(ctx context.Context, req *http.Request) (*Permit, err
 }
 
 // acquire is Acquire for one attempt of a request; a carries what earlier
-// attempts left: number, notBefore, attempt, spent, status.
+// attempts left.
 func (r *Registry) acquire(ctx context.Context, req *http.Request, a ask) (*Permit, error) {
 	w, pm, err := r.begin(ctx, req, a)
 	if w == nil {

@@ -221,10 +221,15 @@ type tempo struct {
 	pace     float64       // units per second; +Inf: as fast as they come
 	interval time.Duration // a micro-interval …
 	grown    bool          // … which is longer for what answers have shown
-	whose    obstacle      // what it holds by
-	faster   time.Time     // when there may be reason for a higher pace, though nothing happens; zero: none is known of
-	kept     bool          // it is kept to though deadlines pass
 	gone     float64       // units that went as they came until now
+	pacing
+}
+
+// A pacing is what holds by a pace, and until when.
+type pacing struct {
+	whose  obstacle
+	faster time.Time // when there may be reason for a higher pace, though nothing happens; zero: none is known of
+	kept   bool      // it is kept to though deadlines pass
 }
 
 // A smoother spreads the requests of one partition as the policy that binds
@@ -232,15 +237,13 @@ type tempo struct {
 type smoother struct {
 	limiter *rate.Limiter // nil: off
 	most    int           // units that could go in one bunch so far
-	whose   obstacle      // what holds by its pace
-	faster  time.Time     // when that may be a higher one, though nothing happens; zero: none is known of
-	kept    bool          // it is kept to though deadlines pass
+	pacing
 }
 
 // set makes the smoother keep to a tempo, in bunches of at most one micro-interval's
 // worth; strict: the first of them is none, else what went lately counts as of it. What a bunch has grown by goes at once.
 func (m *smoother) set(now time.Time, to tempo, strict bool) {
-	m.whose, m.faster, m.kept = to.whose, to.faster, to.kept
+	m.pacing = to.pacing
 	if math.IsInf(to.pace, 1) {
 		m.limiter = nil
 		return
