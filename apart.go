@@ -18,8 +18,8 @@ func (l *ledger) learnApart(now, start time.Time, p *Policy, s *statement) {
 	a := &l.apart
 	// What comes back to others looks like what comes back steadily, and resets tell the two apart.
 	bucket := l.shape == shapeRefill && (l.fillsUp || l.twoCounts() || !l.othersSeen)
-	// Its own units show how they come back; a length guessed too short, as one of few round trips is that not all is back after, would
-	// cost a refusal each.
+	// Where nobody else uses it, this process's own units show how they come back. And a window that was guessed to last a few
+	// round trips, and after which not all was back, may last longer: taken to slide, it would have each unit refused once.
 	alone := l.inferred > 0 && (!l.othersSeen || l.piecemeal && p.Window <= 4*l.quickest)
 	least := l.noShorter(p)
 	off := s.resolution

@@ -13,9 +13,9 @@ type capacity struct {
 
 // keepToCapacity has the slot keep to no more at once than its origin was seen to hold, before it takes in what the answer
 // to c says. That less is left than the quota can also be because others use it, or used it before this process came. So it
-// has to be seen that no more comes back than ever was there; and where more is there later on, it was not all, and is seen
-// anew. Where no window is stated, the resets are all that tells how soon units come back, and it is as many as were
-// there that do. Where one is, they do so at the rate of the quota, whatever the origin holds.
+// has to be seen that no more comes back than ever was there; and where more is there later on, what was seen was not all,
+// and has to be seen anew. Where no window is stated, only the resets tell how soon units come back, and as many do as were
+// there. Where one is, they come back at the rate of the quota, whatever the origin holds.
 func (s *slot) keepToCapacity(now time.Time, c *charge, st *statement) {
 	k, l, p := &s.capacity, &s.ledger, &s.policy
 	if st.remaining < 0 || p.Quota <= 0 || p.Unit != UnitRequests {

@@ -15,9 +15,10 @@ import (
 //     many of each hundred are refused at any pace, and whoever keeps to what is let through ends at
 //     next to nothing.
 //   - A limit refuses nothing at a pace well below what it let through before, from one refusal to the
-//     next; chance refuses as many of each hundred. Only a strict limit does, where requests met on their
-//     way to it, and one that was cut, but many more then: of one that was not alone, no refusal counts
-//     that came after fewer than sixteen, nor where of those in flight at the latest others were refused.
+//     next; chance refuses as many of each hundred. Only two kinds of limit do: a strict one, where
+//     requests met on their way to it, and one that was cut, which then refuses many more. So the refusal
+//     of a request that was not alone counts only if sixteen were accepted since the one before it, and if
+//     next to none of those in flight when the latest blocks began were refused.
 //
 // Neither is proof: a limit may let through nearly all that is wanted, or be cut step by step. So
 // whoever takes it for chance is put right soon. From then on a refused request waits by itself,

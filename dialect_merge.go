@@ -64,7 +64,7 @@ func (r *dialectReader) add(d *Dialect, p Policy, l ServiceLimit) {
 func (r *dialectReader) addLimit(l *ServiceLimit) {
 	for i := range r.a.Limits {
 		if have := &r.a.Limits[i]; have.Policy == l.Policy {
-			lack(have, l)
+			fillIn(have, l)
 			return
 		}
 	}
@@ -122,7 +122,7 @@ func (r *dialectReader) addToPolicy(i int, p *Policy, l *ServiceLimit) {
 		r.a.usual = append(r.a.usual, have.Name)
 	}
 	if left != nil {
-		lack(left, l)
+		fillIn(left, l)
 	} else if (l.Remaining >= 0 || l.Reset >= 0) && len(r.a.Limits) < maxItems {
 		l.Policy, l.Unit = have.Name, have.Unit
 		r.a.Limits = append(r.a.Limits, *l)
@@ -138,7 +138,7 @@ func (r *dialectReader) addToLoneLimit(p *Policy, l *ServiceLimit) bool {
 		if have.Remaining < 0 || have.Remaining != l.Remaining || !sameUnit(have.Unit, p.Unit) || r.hasPolicy(have.Policy) {
 			continue
 		}
-		lack(have, l)
+		fillIn(have, l)
 		if p.Quota >= 0 && len(r.a.Policies) < maxItems {
 			p.Name = have.Policy
 			r.a.Policies = append(r.a.Policies, *p)
@@ -183,8 +183,8 @@ func sameUnit(a, b Unit) bool {
 	return a == b || a == "" && b == UnitRequests || b == "" && a == UnitRequests
 }
 
-// lack gives have what it does not say.
-func lack(have, l *ServiceLimit) {
+// fillIn adds to have what l says and have does not.
+func fillIn(have, l *ServiceLimit) {
 	if have.Remaining < 0 {
 		have.Remaining = l.Remaining
 	}

@@ -24,12 +24,15 @@ func (i *inference) went(now time.Time) {
 }
 
 // inferFrom infers the window of a policy that states none itself from a reset that is
-// rounded to a grain: it is as long as the longest wait for its end. Refusals come late in it,
-// and so do answers that say that little is left. Where they alone announce it, it is as long as
-// from one end to the next, too, if there was no other between: the first request after the one went so
-// soon that it was of the next window, and no more went than that has used. So it is elsewhere, too, if both
-// are instants, and requests went on hardly later than the former may have been. One answer that
-// names a wait far longer than all before it may be a slip, and would hold requests back for
+// rounded to a grain: it is as long as the longest wait for its end.
+//
+// Where only refusals announce it, or answers that say that little is left, that comes too short, for these come
+// late in a window. There it is also as long as from one end that was named to the next, if no other lies
+// between them: the first request after the former went so soon that it was of the next window, and no more
+// went since than that one has used. So it is elsewhere if both ends are instants, and requests went on hardly
+// later than the former may have been.
+//
+// One answer that names a wait far longer than all before it may be a slip, and would hold requests back for
 // good: the next has to do so, too.
 func (s *slot) inferFrom(now, instant time.Time, lim *ServiceLimit, grain time.Duration) {
 	i, accepted := &s.inference, s.accepted()

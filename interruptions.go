@@ -110,11 +110,16 @@ func (l *learner) takeForOutage() bool {
 	return true
 }
 
-// wasOut reports whether the block that is over is taken for an outage, of 503s that are no limit's: none that is known refuses
-// so, or none is known and they do not say when to come back, for less long than all had been let through before; or, once, for more
-// than three minutes; or, twice, after no more in a row than were let through before. A bucket would have let one through
-// after a while, and none holds a burst as large as that of a long time. Where another comes after just as many requests, it is
-// a limit.
+// wasOut reports whether the block that is over is taken for an outage, whose refusals are no limit's. Where a limit is known
+// that refuses with another status, 503s are an outage's, unless a single one may have come by chance. Where none is known, and
+// all that was refused were 503s that named no time, it was an outage
+//
+//   - up to twice, after no more requests in a row than had been let through before with none refused;
+//   - once, if it lasted for more than three minutes;
+//   - if it lasted for no longer than all had been let through before, after so many that no bucket holds as large a burst;
+//     one that does would have let one through after a while.
+//
+// Where another comes after just as many requests, it is a limit: see takeForOutage.
 func (l *learner) wasOut() bool {
 	switch {
 	case l.known != nil:

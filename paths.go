@@ -48,8 +48,8 @@ func (ps *paths) remove(path string) bool {
 	return i >= 0
 }
 
-// outPaths tells what a 503 is worth on a path that was not accepted lately, as who asks for each path but once gets
-// them: it may be the path that is out of order, or a limit. A path that is accepted when it is asked for again was not
+// outPaths tells what a 503 is worth on a path that was not accepted lately. Who asks for each path but once gets no
+// others: it may be the path that is out of order, or a limit. A path that is accepted when it is asked for again was not
 // sick; one that is refused again is, if others were accepted that went meanwhile. Where more got over it of late than did
 // not, time and again, the next 503 may tell of a limit as well. Whether it came by chance, or in an outage, is told then
 // as on a path that is known to be well. A time in which nothing was accepted counts for one path, however many were refused

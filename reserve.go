@@ -22,14 +22,14 @@ const (
 	lapseMost   = time.Hour   // … at most
 )
 
-// answered is an answer that was whole after so long.
+// answered takes in that an answer was whole after so long.
 func (r *reserve) answered(now time.Time, took time.Duration) {
 	r.follow(took)
 	r.lapses, r.ended = max(r.lapses-1, 0), now
 }
 
-// lapsed is one that was not, so long after its request went, which was all the time there was. One that
-// had far more than answers take was slow for reasons of its own.
+// lapsed takes in that a request's deadline came, so long after it went, before its answer was whole. One that had far
+// more time than answers take was slow for reasons of its own.
 func (r *reserve) lapsed(now time.Time, after time.Duration) {
 	if r.trip > 0 && after > 4*r.trip {
 		return
