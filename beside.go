@@ -58,7 +58,7 @@ func (t *throughput) exceeded(start time.Time, pace, share float64) {
 			least = rateOf(n, start.Sub(t.zeros[0].at)) / (1 - share)
 		}
 	}
-	t.zeros = append([]mark{{start, t.total}}, t.zeros[:min(len(t.zeros), mostZeros-1)]...)
+	t.zero(start)
 	climb, stood, known := t.climb, 0, t.known
 	t.climb, t.pressed, t.tooFast, t.known = 0, 0, tooFast, 0
 	n, before := t.latestTwo()

@@ -304,7 +304,7 @@ func parsePeriod(s string) (time.Duration, bool) {
 		case strings.HasPrefix(rest, "h"):
 			unit, s = time.Hour, rest[1:]
 		case strings.HasPrefix(rest, "d"):
-			unit, s = 24*time.Hour, rest[1:]
+			unit, s = day, rest[1:]
 		default:
 			return 0, false
 		}
@@ -324,9 +324,9 @@ func windowName(w time.Duration) string {
 		return "minute"
 	case time.Hour:
 		return "hour"
-	case 24 * time.Hour:
+	case day:
 		return "day"
-	case 7 * 24 * time.Hour:
+	case 7 * day:
 		return "week"
 	}
 	s := w.String() // "15m0s", "6h0m0s"
@@ -376,13 +376,13 @@ func wordTime(word string) time.Duration {
 	case "hour", "hourly":
 		return time.Hour
 	case "day", "daily":
-		return 24 * time.Hour
+		return day
 	case "week", "weekly":
-		return 7 * 24 * time.Hour
+		return 7 * day
 	case "month", "monthly":
-		return 30 * 24 * time.Hour
+		return 30 * day
 	case "year", "yearly":
-		return 365 * 24 * time.Hour
+		return 365 * day
 	}
 	return 0
 }

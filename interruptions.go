@@ -77,14 +77,14 @@ func (p *partition) interruptionOver(now, start time.Time) {
 	r.opened, l.seen = mark{start, r.total}, now
 	switch i := &l.interruptions; {
 	case l.known != nil:
-		p.setLearnedRate(now).limiter.AllowN(now, 1)
+		p.beginAtRate(now)
 	case i.through > 0:
 		cycle := max(r.cycle, shortestCycle)
 		p.letGo(now, max(r.low, i.through))
 		r.cycle, i.through = cycle, 0
 	case r.low > 0:
 		r.low *= cautious // it may be a limit's all the same
-		p.setLearnedRate(now).limiter.AllowN(now, 1)
+		p.beginAtRate(now)
 	}
 }
 

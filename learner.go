@@ -440,3 +440,6 @@ func (p *partition) setLearnedRate(now time.Time) *tokenBucket {
 	p.news = true
 	return b
 }
+
+// beginAtRate is setLearnedRate where the request whose answer came just now has taken the first unit.
+func (p *partition) beginAtRate(now time.Time) { p.setLearnedRate(now).limiter.AllowN(now, 1) }

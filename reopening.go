@@ -26,8 +26,8 @@ func (p *partition) learnReopened(now, start time.Time) {
 		p.learnInFlight(now)
 	case l.learnRate(now, start):
 		l.beginByAnswers(now)
-		p.setLearnedRate(now).limiter.AllowN(now, 1) // the one that has just been accepted
-		told := max(r.low, r.pace())                 // while it is searched for, what is tried
+		p.beginAtRate(now)
+		told := max(r.low, r.pace()) // while it is searched for, what is tried
 		p.emit(Event{Kind: EventLearned, Time: now, Policy: learnedPolicy, Quota: max(int64(told), 1), Window: perUnit(told) * time.Duration(max(int64(told), 1)),
 			Unit: UnitRequests, Learned: true, Remaining: -1})
 	}

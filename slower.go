@@ -134,7 +134,7 @@ func (p *partition) stillByChance(now time.Time, pm *Permit) (excess bool) {
 	case c.share >= c.worthTrying() && (s.due(s.often) || s.modest && s.due(0)):
 		p.learner.begin(now)
 		*r = throughput{low: s.begin(now, *r), cycle: shortestCycle, cost: math.MaxInt64, total: r.total, burst: r.total + 1}
-		p.setLearnedRate(now).limiter.AllowN(now, 1)
+		p.beginAtRate(now)
 	}
 	return false
 }

@@ -132,7 +132,7 @@ func (t *throughput) accepted(start time.Time, pressed bool) {
 // which they were accepted since the first one after the latest reopening.
 func (t *throughput) refused(start time.Time, usual, through float64) {
 	least, rested, again := t.least(start), len(t.zeros) == 0, false
-	t.zeros = append([]mark{{start, t.total}}, t.zeros[:min(len(t.zeros), mostZeros-1)]...)
+	t.zero(start)
 	if t.low == 0 {
 		return
 	}
@@ -159,6 +159,11 @@ func (t *throughput) refused(start time.Time, usual, through float64) {
 		t.low, t.climb, t.doubt = t.tooFast, 0, 0
 	}
 	t.pressed, t.trial, t.either = 0, again, again && t.ours
+}
+
+// zero notes that nothing was left for a request sent at an instant.
+func (t *throughput) zero(start time.Time) {
+	t.zeros = append([]mark{{start, t.total}}, t.zeros[:min(len(t.zeros), mostZeros-1)]...)
 }
 
 // steadily is the pace that was kept up for two windows, at least, before a request that was sent at an instant was refused: one of
