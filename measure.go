@@ -97,21 +97,7 @@ func (l *learner) remeasure(reopened time.Time) {
 	}
 	closed := l.closed()
 	if l.accepted < r.cycle && r.low < backOff*r.tooFast && closed > 3*perUnit(r.low) {
-		// It lets through less than was taken for a window's, and it was closed
-		// for longer than a bucket would have been: no longer than two
-		// windows, though, unless that was an outage.
-		shortest, longest := l.refused.Sub(l.since), reopened.Sub(l.since)
-		window := r.window
-		if window <= shortest || window > longest {
-			window = roundTime(longest)
-		}
-		if l.accepted >= few && window > shortest && window <= 2*r.window {
-			r.measured(l.accepted, window, 0)
-			r.low = min(r.low, r.tooFast)
-			r.trial = l.timed && l.triesCheaply() // some ask for as long whenever they refuse, and more is back later
-		} else {
-			r.climb = max(r.climb, steep(l.accepted))
-		}
+		l.remeasureFewer(reopened)
 		return
 	}
 	first, known := r.ago(r.cycle)
@@ -132,33 +118,64 @@ func (l *learner) remeasure(reopened time.Time) {
 	r.most = min(r.most, longest)
 	low := rateOf(r.cycle, r.window)
 	likely := low > r.low*2/3
-	if r.sure = r.window > max(shortest, 0) && r.window <= longest && likely; !r.sure {
-		if r.window = roundTime(longest); r.window <= shortest {
-			r.window = 0
-			if !l.asMany() && closed > 3*perUnit(r.tooFast) && rateOf(r.cycle, longest) > r.low { // one of no round length
-				r.measured(r.cycle, longest, 0)
-				r.sure = longest < shortest*5/4
-				return
-			}
-		}
-		if l.asMany() && closed > 3*perUnit(r.low) {
-			window := r.window
-			if window == 0 {
-				window = longest
-			}
-			low = rateOf(r.cycle, window)
-			switch {
-			case r.doubt > 0: // what is known is proven
-				low = max(low, r.low)
-			case low < r.low/2 && (!l.timed || l.whole || l.probes > 0): // it may have been an outage, which is over, and did not say when
-				return
-			}
-			r.low, r.doubt, r.climb = low, 0, 0
-		}
+	if r.sure = r.window > max(shortest, 0) && r.window <= longest && likely; r.sure {
+		l.confirm(reopened, shortest, low)
+	} else {
+		l.lookAgain(shortest, longest, closed)
+	}
+}
+
+// remeasureFewer is remeasure where it lets through less than was taken for a window's, and was closed for longer than a
+// bucket would have been: no longer than two windows, though, unless that was an outage.
+func (l *learner) remeasureFewer(reopened time.Time) {
+	r := &l.rate
+	shortest, longest := l.refused.Sub(l.since), reopened.Sub(l.since)
+	window := r.window
+	if window <= shortest || window > longest {
+		window = roundTime(longest)
+	}
+	if l.accepted < few || window <= shortest || window > 2*r.window {
+		r.climb = max(r.climb, steep(l.accepted))
 		return
 	}
-	// What came in the window that has just ended tells, too, how much one lets through: the
-	// first measure may be of two by the clock, or of a part of one.
+	r.measured(l.accepted, window, 0)
+	r.low = min(r.low, r.tooFast)
+	r.trial = l.timed && l.triesCheaply() // some ask for as long whenever they refuse, and more is back later
+}
+
+// lookAgain looks for a window between the shortest and the longest that it can be, in place of the one that was known.
+func (l *learner) lookAgain(shortest, longest, closed time.Duration) {
+	r := &l.rate
+	if r.window = roundTime(longest); r.window <= shortest {
+		r.window = 0
+		if !l.asMany() && closed > 3*perUnit(r.tooFast) && rateOf(r.cycle, longest) > r.low { // one of no round length
+			r.measured(r.cycle, longest, 0)
+			r.sure = longest < shortest*5/4
+			return
+		}
+	}
+	if !l.asMany() || closed <= 3*perUnit(r.low) {
+		return
+	}
+	window := r.window
+	if window == 0 {
+		window = longest
+	}
+	low := rateOf(r.cycle, window)
+	switch {
+	case r.doubt > 0: // what is known is proven
+		low = max(low, r.low)
+	case low < r.low/2 && (!l.timed || l.whole || l.probes > 0): // it may have been an outage, which is over, and did not say when
+		return
+	}
+	r.low, r.doubt, r.climb = low, 0, 0
+}
+
+// confirm takes the window that is known to be in keeping with the block that is over; low is the rate that it makes. What came
+// in the one that has just ended tells, too, how much a window lets through: the first measure may be of two by the clock, or
+// of a part of one.
+func (l *learner) confirm(reopened time.Time, shortest time.Duration, low float64) {
+	r := &l.rate
 	least := r.since(reopened.Add(-r.window))
 	most := max(r.since(l.refused.Add(-r.window-max(l.trip()-l.quickest, 0))), least, 2) // as measured has it
 	switch {
