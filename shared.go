@@ -240,31 +240,15 @@ func (p *partition) hearLedger(w *waiter, q *Question, paid Cost, under *Limits,
 	default:
 		p.degraded(now, ans.Err)
 		s.left = ans.Remaining
-		if s.hand = ans.Grant; s.hand != nil {
+		switch s.hand = ans.Grant; {
+		case s.hand != nil:
 			s.paid, s.until, o.shared.until = paid, time.Time{}, time.Time{}
 			if most := o.limits.MaxQueue; most > 0 && p.queued() > most {
 				p.dismiss(now)
 			}
-			break
+		case under == o.limits: // else they may say otherwise now
+			p.notGranted(now, w, q, ans, stopped)
 		}
-		if under != o.limits { // which may say otherwise now
-			break
-		}
-		until, by := now.Add(ans.Wait), obstacle{cause: ans.Cause, policy: ans.Policy, source: p.sourceOf(ans.Policy)}
-		if by.cause == CauseNone {
-			by.cause = CauseLedger
-		}
-		if ans.Whole && q.MinInterval == o.limits.MinInterval {
-			o.shared.until, o.shared.by = until, by
-		} else { // others may ask for less
-			s.until, s.by = until, by
-		}
-		p.news = true
-		if !stopped {
-			w.held = by
-			p.emit(Event{Kind: EventWaiting, Time: now, Cause: by.cause, Policy: by.policy, Wait: ans.Wait, Total: o.waited, Attempt: w.attempt})
-		}
-		p.dismiss(now)
 	}
 	if s.hand != nil && o.hasSharedLimits() { // whoever else's turn it is now, this was granted to those here
 		p.gather(now)
@@ -282,6 +266,26 @@ func (p *partition) hearLedger(w *waiter, q *Question, paid Cost, under *Limits,
 		s.hand.End(false, -1)
 		s.hand = nil
 	}
+}
+
+// notGranted takes in until when, and for what, the ledger grants nothing; left: w, for whom it was asked, does not wait any more.
+func (p *partition) notGranted(now time.Time, w *waiter, q *Question, ans *Answer, left bool) {
+	o, s := p.origin, p.shared
+	until, by := now.Add(ans.Wait), obstacle{cause: ans.Cause, policy: ans.Policy, source: p.sourceOf(ans.Policy)}
+	if by.cause == CauseNone {
+		by.cause = CauseLedger
+	}
+	if ans.Whole && q.MinInterval == o.limits.MinInterval {
+		o.shared.until, o.shared.by = until, by
+	} else { // others may ask for less
+		s.until, s.by = until, by
+	}
+	p.news = true
+	if !left {
+		w.held = by
+		p.emit(Event{Kind: EventWaiting, Time: now, Cause: by.cause, Policy: by.policy, Wait: ans.Wait, Total: o.waited, Attempt: w.attempt})
+	}
+	p.dismiss(now)
 }
 
 // dismiss refuses those who were let into the queue only because the ledger
