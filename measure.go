@@ -148,7 +148,8 @@ func (l *learner) lookAgain(shortest, longest, closed time.Duration) {
 	r := &l.rate
 	if r.window = roundTime(longest); r.window <= shortest {
 		r.window = 0
-		if !l.asMany() && closed > 3*perUnit(r.tooFast) && rateOf(r.cycle, longest) > r.low { // one of no round length
+		slow := closed > 0 && (r.tooFast == 0 || closed > 3*perUnit(r.tooFast)) // one by one, some would have come meanwhile
+		if !l.asMany() && slow && rateOf(r.cycle, longest) > r.low {            // one of no round length
 			r.measured(r.cycle, longest, 0)
 			r.sure = longest < shortest*5/4
 			return
