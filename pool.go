@@ -212,13 +212,13 @@ func (p *Pool) withRoom(tokens []*token, a ask) (*token, *Permit) {
 	r := p.transport().registry()
 	free := make([]*token, 0, len(tokens))
 	would := ask{lines: linesOf(tokens), share: min(len(tokens), mostLines)}
+	first := int((p.turn.Add(1) - 1) % uint32(len(tokens)))
 	for i := range tokens { // where all have as much, each in its turn
-		tok := tokens[(i+int(p.turn.Load()))%len(tokens)]
+		tok := tokens[(first+i)%len(tokens)]
 		if tok.said, tok.prospect = r.look(tok.req, would); tok.said.Allowed && !tok.notBefore.After(time.Now()) {
 			free = append(free, tok)
 		}
 	}
-	p.turn.Add(1)
 	slices.SortStableFunc(free, func(a, b *token) int { return cmp.Compare(b.room(), a.room()) })
 	for _, tok := range free {
 		a.budgets = tok.budgets
