@@ -1072,6 +1072,42 @@ func TestHiddenLimitThatRefusesWith503IsLearnedByWhoAsksForEachPathOnce(t *testi
 	}
 }
 
+// So it is where each refusal names a time after which one goes first: that a path is refused a second time beside others that are
+// accepted is no illness of it where it is accepted in the end, and of many that are refused at once the first are tried again first.
+func TestHiddenLimitThatNamesAWaitWithA503IsLearnedByWhoAsksForEachPathOnce(t *testing.T) {
+	const settles, length = 10 * time.Minute, 20 * time.Minute
+	for name, c := range map[string]struct {
+		algorithm  heedtest.Algorithm
+		policy     heedtest.Policy
+		goroutines int
+		trip       time.Duration
+	}{
+		"one at a time": {heedtest.GCRA, heedtest.Policy{Quota: 3, Window: time.Second, Burst: 1}, 8, time.Millisecond},
+		"one a second":  {heedtest.FixedWindow, heedtest.Policy{Quota: 1, Window: time.Second}, 2, time.Millisecond},
+		"many":          {heedtest.SlidingWindow, heedtest.Policy{Quota: 300, Window: time.Minute}, 32, 20 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := heedtest.NewOrigin(heedtest.Config{Algorithm: c.algorithm, Policies: []heedtest.Policy{c.policy}, Dialect: heedtest.RetryAfterOnly, Status: 503,
+					Latency: heedtest.HeavyTail(c.trip, 0.1, time.Second, 1)})
+				tr := quiet(t, o, heed.Limits{})
+				busy := eachOnce(tr, c.goroutines, time.Now().Add(settles+length))
+				time.Sleep(settles)
+				o.ResetTally()
+				time.Sleep(length)
+				tally := o.Tally()
+				tr.Registry.Close()
+				busy.Wait()
+				all := float64(c.policy.Quota) * length.Seconds() / c.policy.Window.Seconds()
+				t.Logf("%.3f used, %.1f refused per 1000", float64(tally.Accepted)/all, 1000*float64(tally.Refused)/float64(tally.Accepted))
+				if float64(tally.Accepted) < 0.9*all || tally.Refused > tally.Accepted/50 {
+					t.Errorf("%d accepted of %.0f, %d refused", tally.Accepted, all, tally.Refused)
+				}
+			})
+		})
+	}
+}
+
 // What paths that got over a 503 show of an origin is outweighed by those that stay refused while others are accepted: those are
 // sick, and nothing is learned of the next one.
 func TestPathsThatStayRefusedWith503TeachNoLimit(t *testing.T) {

@@ -209,7 +209,7 @@ func (p *partition) suspects(now time.Time, pm *Permit, status int) bool {
 		if l.out == nil {
 			l.out = &outPaths{well: l.last}
 		}
-		return l.out.refused(now, pm.path)
+		return l.out.refused(now, pm.start, pm.path)
 	case l.sick.has(pm.path):
 		return false
 	}
