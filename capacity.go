@@ -9,6 +9,37 @@ type capacity struct {
 	most   int64         // units that were there at once, at least
 	ahead  time.Duration // how far away a reset is at the most, for certain, while something is left
 	proven bool          // all that the quota gives back came back, and yet no more was there
+	fills  fillings
+}
+
+// fillings are answers in a row that named when a bucket would be full that holds no more than ever was there, and gains
+// as fast as the quota says.
+type fillings struct {
+	up, down    int   // of them, if resets are rounded up, or down
+	least, most int64 // this process's use of a window when they came
+}
+
+// hear takes in what an answer says, when this process uses so many units of a window, and reports whether they prove that
+// there is no more than hold. The end of a window, or a unit's return, can be as near for a while. But what this process
+// comes to use leaves less of a window, and moves no end of it; so it has come to use more by more than ever was there. Others would
+// have had to make way for each unit of that.
+func (f *fillings) hear(p *Policy, st *statement, hold, used int64) bool {
+	unit := p.Window / time.Duration(p.Quota)
+	if st.refused || st.remaining <= 0 || st.reset < 0 || p.Window < 8*(unit+st.resolution) { // else that tells nothing
+		return false
+	}
+	more := st.reset - time.Duration(hold-st.remaining)*unit // or up to a unit more
+	if f.up++; more < -unit || more > st.resolution {
+		f.up = 0
+	}
+	if f.down++; more < -unit-st.resolution || more > 0 {
+		f.down = 0
+	}
+	if max(f.up, f.down) <= 1 {
+		f.least, f.most = used, used
+	}
+	f.least, f.most = min(f.least, used), max(f.most, used)
+	return max(f.up, f.down) >= 2*convinced && f.most-f.least > hold
 }
 
 // keepToCapacity has the slot keep to no more at once than its origin was seen to hold, before it takes in what the answer
@@ -26,9 +57,12 @@ func (s *slot) keepToCapacity(now time.Time, c *charge, st *statement) {
 		there += c.n
 	}
 	if there > k.most { // and maybe far more
-		k.most, k.proven = there, false
+		k.most, k.proven, k.fills = there, false, fillings{}
 	}
 	l.ever = k.most
+	if l.brim = p.Quota; !s.habit.seldom(p) {
+		l.brim = l.holds(p)
+	}
 	if st.remaining > 0 {
 		k.ahead = max(k.ahead, st.reset-st.resolution)
 	}
@@ -39,6 +73,11 @@ func (s *slot) keepToCapacity(now time.Time, c *charge, st *statement) {
 			back = min(back, 0.75*p.rate()*now.Sub(l.said).Seconds())
 		}
 		k.proven = there > l.carried && float64(there-l.carried) >= back
+	}
+	if stated && !k.proven && k.most < p.Quota/2 && k.fills.hear(p, st, k.most, l.own.used(now, p.Window)) {
+		k.proven = true
+		l.forgetOthers() // who seemed to have the rest
+		l.shape, l.fillsUp = shapeRefill, true
 	}
 	switch part := k.proven && k.most < p.Quota/2; {
 	case part && stated:

@@ -2,7 +2,11 @@ package heed_test
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/heedhttp/heed"
@@ -240,6 +244,67 @@ func TestASmallBucketWhoseResetsAreInstantsIsUsedUp(t *testing.T) {
 		t.Logf("%d of %d, %v: %d accepted, %d refused", c.burst, c.quota, c.trip, tally.Accepted, tally.Refused)
 		if tally.Refused > 0 || tally.EarlyStanding > 0 || tally.Accepted < 3*c.quota*9/10 {
 			t.Errorf("%d of %d, %v: %d accepted of %d, %d refused, %d early", c.burst, c.quota, c.trip, tally.Accepted, 3*c.quota, tally.Refused, tally.EarlyStanding)
+		}
+	}
+}
+
+// Where resets are when it is full again, such a bucket shows though it is never seen empty: who takes it for a window that slides,
+// most of which others use, sends no more than as many as happened to come in the first window, for good.
+func TestASmallBucketThatIsNeverEmptyIsNotTakenForAWindowThatOthersUse(t *testing.T) {
+	for seed := range uint64(8) {
+		synctest.Test(t, func(t *testing.T) {
+			o := heedtest.NewOrigin(heedtest.Config{
+				Algorithm: heedtest.TokenBucket, Policies: []heedtest.Policy{{Quota: 30, Window: time.Minute, Burst: 3}}, Reset: heedtest.ResetFull,
+				Latency: heedtest.RoundTrip(5 * time.Millisecond),
+			})
+			tr := quiet(t, o, heed.Limits{})
+			defer tr.Registry.Close()
+			random := rand.New(rand.NewPCG(seed, 0))
+			var all sync.WaitGroup
+			var longest atomic.Int64
+			for range 600 {
+				time.Sleep(time.Duration(random.ExpFloat64() * float64(4*time.Second))) // half of what it lets through
+				all.Go(func() {
+					began := time.Now()
+					sendOne(t, tr, get(t.Context(), "https://origin.test/"))
+					for took := int64(time.Since(began)); ; {
+						if most := longest.Load(); took <= most || longest.CompareAndSwap(most, took) {
+							break
+						}
+					}
+				})
+			}
+			all.Wait()
+			if tally, most := o.Tally(), time.Duration(longest.Load()); tally.Refused > 0 || most > time.Minute {
+				t.Errorf("%d: %d refused, the longest wait was %v", seed, tally.Refused, most)
+			}
+		})
+	}
+}
+
+// A bucket that is full whenever a request comes says nothing of how fast it fills, nor does one's own pace tell how long a
+// window is: who reckons by them slows down ever more.
+func TestASmallBucketThatIsFullEachTimeSlowsNobodyDown(t *testing.T) {
+	for seed := range uint64(8) {
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.TokenBucket, Policies: []heedtest.Policy{{Quota: 20, Window: time.Second, Burst: 2}},
+			Dialect: heedtest.XRateLimit, Reset: heedtest.ResetFull, Latency: heedtest.HeavyTail(80*time.Millisecond, 1, 5*time.Second, seed),
+		}, 32, 300, nil}.play(t)
+		if tally.Refused > 3 || tally.Accepted < 400 { // nothing says that it is more than one a second
+			t.Errorf("%d: %d accepted in 300 s, %d refused", seed, tally.Accepted, tally.Refused)
+		}
+	}
+}
+
+// Of a bucket that was full when a request came it is known exactly how much is missing after it, and so how fast it fills.
+func TestASmallBucketTellsHowFastItFillsWhereItWasFull(t *testing.T) {
+	for _, goroutines := range []int{1, 8} {
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.TokenBucket, Policies: []heedtest.Policy{{Quota: 30, Window: time.Minute, Burst: 3}},
+			Dialect: heedtest.XRateLimit, Reset: heedtest.ResetFull, Latency: heedtest.RoundTrip(5 * time.Millisecond),
+		}, goroutines, 40, nil}.play(t)
+		if tally.Refused > 3 || tally.Accepted < 900 {
+			t.Errorf("%d goroutines: %d accepted of 1200, %d refused", goroutines, tally.Accepted, tally.Refused)
 		}
 	}
 }

@@ -14,6 +14,7 @@ type habit struct {
 	most       int64     // … and the most that was said to be left
 	silent     int       // answers since that could be expected to announce it …
 	usual      int       // … and the most of them that there were between two that did
+	atOnce     bool      // the very first answer announced it
 	ours       bool      // all that had been used by the first word of it this process had used
 	inRow      int       // answers that announced it with none between that was expected to, and did not …
 	route      string    // … the latest to a request of this route
@@ -78,6 +79,12 @@ func (h *habit) broken(now time.Time, p *Policy) bool {
 
 // late reports whether the policy is only announced when little is left.
 func (h *habit) late(p *Policy) bool { return h.most < p.Quota/2 }
+
+// seldom reports whether only refusals announce the policy, or only answers that say that little is left. Where every answer
+// did, from the first one on, little is left for another reason.
+func (h *habit) seldom(p *Policy) bool {
+	return h.onRefusals || h.late(p) && !(h.atOnce && h.usual == 0 && h.silent == 0)
+}
 
 // faded reports whether an announced policy no longer holds: nothing is heard
 // of it against the origin's habit, and no word of it binds any more. One that

@@ -341,6 +341,7 @@ func (p *partition) hearLeft(now time.Time, pm *Permit, s *slot, st statement) {
 	}
 	if s.ledger.said.IsZero() {
 		s.capacity.most = st.remaining + p.learner.accepted + s.ledger.own.inFlight // all that went before may have been of it
+		s.habit.atOnce = p.learner.last.IsZero() && !st.refused
 		s.habit.ours = s.ledger.adopt(now, p.learner.accepted, st.remaining, &s.terms)
 	}
 	switch {

@@ -58,7 +58,7 @@ func (s *slot) inferFrom(now, instant time.Time, lim *ServiceLimit, grain time.D
 		gap := now.Add(lim.Reset).Sub(i.resetSaid).Round(max(grain, 1))
 		oneWindow := since <= s.policy.Quota-max(lim.Remaining, 0)
 		soon := i.firstThen.After(i.resetSaid) && i.firstThen.Sub(i.resetSaid) < s.terms.Window
-		switch seldom := s.habit.onRefusals || s.habit.late(&s.policy); {
+		switch seldom := s.habit.seldom(&s.policy); {
 		case !oneWindow, !soon:
 		case seldom && gap > s.terms.Window:
 			s.infer(gap, 0)

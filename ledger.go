@@ -32,6 +32,7 @@ type ledger struct {
 	heard    int64     // … of those the units whose answers said what is left …
 	unheard  int64     // … and the others, when the first answer of this epoch said so
 	ever     int64     // the most that was ever seen to be left at once; 0: not known
+	brim     int64     // with how many it may be full
 
 	resets    // when there is more
 	rounding  // which way that is rounded
@@ -351,7 +352,7 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	}
 	if l.stale(start, c, s) {
 		if s.reset > 0 { // a bucket's fits whenever it was said
-			l.learnFill(now, start, p, &s)
+			l.learnFill(now, start, c, p, &s)
 		}
 		// It may be the last word so far, for its request may have arrived after those that went later.
 		if s.remaining == 0 && s.reset >= 0 && (!l.stated || l.room(now, p) <= c.n) {
@@ -369,7 +370,7 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	if s.remaining < 0 {
 		return capped
 	}
-	l.learnFill(now, start, p, &s)
+	l.learnFill(now, start, c, p, &s)
 	l.learnApart(now, start, p, &s)
 	l.learnNewest(now, start, p, &s)
 	if s.refused && !tooSoon && l.fresh && !l.stated && c.epoch == l.epoch && l.inEpoch < p.Quota*9/10 {

@@ -19,6 +19,7 @@ type refilling struct {
 	highest    int64     // … the most they said is left …
 	fillsFrom  time.Time // … and when the first instant is at the latest …
 	fillsTo    time.Time // … and the last one at the earliest that they named
+	fullBy     time.Time // if resets are when it is full, it has been since then, save for what went since
 	ifUp       bounds    // how many seconds a window can last that was only inferred, if resets are rounded up …
 	ifDown     bounds    // … or down
 	fillsUp    bool      // resets are when a bucket is full
@@ -61,11 +62,12 @@ func (s *statement) fills(p *Policy) (up, down bool) {
 // window's resets fit that only where they cross it, and not all rounded alike; nor do they name two
 // ends of it that are farther apart than rounding can have them. Where others keep
 // a bucket near empty they hardly move, but those of a window would not fit for as long as one.
-func (l *ledger) learnFill(now, start time.Time, p *Policy, s *statement) {
+func (l *ledger) learnFill(now, start time.Time, c *charge, p *Policy, s *statement) {
 	if s.remaining <= 0 || s.reset < 0 { // says nothing of it
 		return
 	}
-	up, down := l.full(p, s)
+	up, down := l.full(start, c, p, s)
+	l.fullBy = latest(l.fullBy, now.Add(s.reset))
 	if l.streak > 0 {
 		up, down = up && l.fitsUp, down && l.fitsDown
 	}
@@ -103,18 +105,22 @@ func (l *ledger) learnFill(now, start time.Time, p *Policy, s *statement) {
 
 // full is fills, save that a window that was only inferred may be of any length that all answers of the streak fit: what
 // is missing of a bucket and when it would be full tell how long it takes to fill.
-func (l *ledger) full(p *Policy, s *statement) (up, down bool) {
+func (l *ledger) full(start time.Time, c *charge, p *Policy, s *statement) (up, down bool) {
 	if l.inferred == 0 {
 		return s.fills(p)
 	}
 	if l.streak == 0 {
 		l.ifUp, l.ifDown = bounds{0, math.Inf(1)}, bounds{0, math.Inf(1)}
 	}
-	missing := max(float64(p.Quota-s.remaining), 1) // or up to a unit less
+	missing := max(float64(p.Quota-s.remaining), 1) // or up to a unit less …
+	partly := 1.0
+	if s.remaining+c.n == p.Quota && c.answered+c.n == c.sent && start.After(l.fullBy) { // … save where it was full before
+		partly = 0
+	}
 	fit := func(b *bounds, latest time.Duration) bool {
 		least, most := (latest-s.resolution).Seconds()*float64(p.Quota)/missing, math.Inf(1)
-		if missing > 1 {
-			most = latest.Seconds() * float64(p.Quota) / (missing - 1)
+		if missing > partly {
+			most = latest.Seconds() * float64(p.Quota) / (missing - partly)
 		}
 		b.narrow(least, most)
 		return b.least <= b.most
@@ -191,7 +197,7 @@ func (l *ledger) taken(p *Policy) bool {
 // full meanwhile that says nothing. Where the window was only inferred, and resets do not tell
 // how soon units come back, what is told in whole units has to be some, and one less counts.
 func (l *ledger) measureRefill(now time.Time, c *charge, p *Policy, r int64) {
-	l.brimmed = l.brimmed || r+c.n >= p.Quota // none was missing when the request came
+	l.brimmed = l.brimmed || r+c.n >= min(l.brim, p.Quota) // none was missing when the request came, as far as is known
 	d, used := now.Sub(l.markedAt), l.answered-l.markedUse
 	came, enough := r-l.markedLeft+used, int64(1)
 	if l.inferred > 0 && !l.fillsUp {

@@ -84,6 +84,7 @@ func (s *slot) resize(now time.Time, p Policy) {
 		l.shape, l.fits, l.apart = shapeUnknown, 0, resetsApart{}
 	}
 	if known.Quota > 0 && known.Quota != p.Quota {
+		s.habit.atOnce = false // it may be another one that is told of now and then
 		s.ledger.anew()
 	}
 	if p.Window == 0 || s.inference.loose && s.inference.shown {
