@@ -104,7 +104,7 @@ func (p *partition) learnFrom(now time.Time, r *rejection, status int) finding {
 		why = foundLimit
 		p.learnRefused(now, r)
 	}
-	r.hint = p.learner.lengthened(r.hint, r.whole)
+	r.hint = p.learner.inVain(p.learner.lengthened(r.hint, r.whole), r.whole, p.origin.limits.MaxBackoff)
 	return why
 }
 

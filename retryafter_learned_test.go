@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -353,5 +355,41 @@ func TestRateBelowWhatWasTakenForItIsKeptToWhereLittleWasWaited(t *testing.T) {
 	t.Logf("%d accepted, %d refused", accepted, refused)
 	if accepted < each*runs*95/100 || refused > 65*runs {
 		t.Errorf("%d accepted of %d, %d refused", accepted, each*runs, refused)
+	}
+}
+
+// A second is named whenever a request is refused, however long it takes until there is room again: who asks each time has one
+// request after the other refused until it may be tried no more, a second each.
+func TestRequestsAreNotRefusedEachSecondThatAWindowAsksFor(t *testing.T) {
+	for window, most := range map[time.Duration]int64{time.Minute: 10, time.Hour: 24} {
+		synctest.Test(t, func(t *testing.T) {
+			o := heedtest.NewOrigin(heedtest.Config{
+				Algorithm: heedtest.SlidingWindow, Policies: []heedtest.Policy{{Quota: 10, Window: window}}, Dialect: heedtest.Silent, Latency: heedtest.RoundTrip(20 * time.Millisecond),
+			})
+			tr := quiet(t, baseFunc(func(req *http.Request) (*http.Response, error) {
+				resp, err := o.RoundTrip(req)
+				if err == nil && resp.StatusCode == 429 {
+					resp.Header.Set("Retry-After", "1")
+				}
+				return resp, err
+			}), heed.Limits{})
+			defer tr.Registry.Close()
+			var all sync.WaitGroup
+			var refused atomic.Int64
+			began := time.Now()
+			for range 20 {
+				all.Go(func() {
+					if status, _ := sendOne(t, tr, get(t.Context(), "https://origin.test/")); status == 429 {
+						refused.Add(1)
+					}
+				})
+			}
+			all.Wait()
+			took, probes := time.Since(began), o.Tally().Refused-10
+			t.Logf("%v: %d probes were refused, of %d requests none was accepted, after %v", window, probes, refused.Load(), took)
+			if probes > most || refused.Load() > most/4 || took > window+max(window/2, 5*time.Minute) {
+				t.Errorf("%v: %d probes were refused, of %d requests none was accepted, after %v", window, probes, refused.Load(), took)
+			}
+		})
 	}
 }

@@ -38,6 +38,16 @@ func (s *tooShort) lengthened(hint time.Duration) time.Duration {
 	return nanoseconds(float64(hint) * max(s.times, 1))
 }
 
+// inVain is how long to wait where a refusal asks for hint, and others before it were refused at the time that one had named:
+// from the third on twice as long each time, up to most, as after refusals that name none, for what is named says nothing then. Not so
+// where they ask for less and less.
+func (l *learner) inVain(hint time.Duration, whole bool, most time.Duration) time.Duration {
+	if whole || hint <= 0 || !l.blocked || l.curt {
+		return hint
+	}
+	return doubled(hint, max(l.probes-1, 1), max(hint, most))
+}
+
 // learnShort takes in that a block is over: a request sent at start was accepted.
 func (l *learner) learnShort(start time.Time) {
 	s := &l.short
