@@ -51,6 +51,12 @@ func (l *ledger) lapses(p *Policy) time.Time {
 // at the first resets, or where the quota is unknown. n is what the first of them takes.
 func (l *ledger) turn(now time.Time, n int64, p *Policy) (probe bool) {
 	until := l.until()
+	if l.isFar(p) { // no answer will tell of it in time
+		if !until.IsZero() && !now.Before(until) {
+			l.begin(false, 0)
+		}
+		return false
+	}
 	if l.renewed {
 		l.renewed = false
 		return true

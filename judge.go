@@ -210,7 +210,7 @@ func (s *slot) unsettled() int64 {
 	switch {
 	case s.policy.Unit == UnitContentBytes:
 		return s.inFlight
-	case s.follows() && s.ledger.shape == shapeRefill && s.ledger.stated:
+	case s.follows() && s.ledger.shape == shapeRefill && s.ledger.stated && !s.ledger.isFar(&s.terms):
 		return s.ledger.own.inFlight
 	}
 	return 0

@@ -46,6 +46,7 @@ type ledger struct {
 	apart     resetsApart
 	counter   counter
 	lumps     lumps
+	away      farAway
 }
 
 // unlimited is the room where nothing is known that would bound it.
@@ -58,6 +59,7 @@ type charge struct {
 	sent     int64 // of the ledger when this one was sent, itself included …
 	answered int64 // … likewise
 	used     int64 // … and in use
+	gone     int64 // … or had gone lately, where answers come too late to tell of the window
 	said     int64 // what the origin had said of this epoch to be left; else unlimited
 	told     int64 // what its answer said is left
 	epoch    uint32
@@ -85,6 +87,8 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 	switch {
 	case now.Before(l.closed):
 		return 0
+	case l.isFar(p):
+		return l.farRoom(now, p)
 	case l.shape == shapeSliding:
 		taken := l.own.used(now, p.Window) + l.reserve(now, p)
 		room := p.Quota - taken - l.foreignNow(now, p)
@@ -121,6 +125,9 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 // that others wait behind.
 func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Time, bool) {
 	room, closed, alone := l.room(now, p), now.Before(l.closed), l.own.inFlight == 0
+	if l.isFar(p) {
+		return latest(l.farFree(now, n, p), l.closed), true
+	}
 	pressed = pressed || l.spent >= p.Quota-1 && l.sparing(p) // those whose answers are on the way will be back
 	refills := l.shape == shapeRefill && l.stated && !closed
 	beside := l.shape == shapeSliding && l.othersSeen
@@ -191,7 +198,7 @@ func (l *ledger) windowsOn(at time.Time, n, room int64, p *Policy) time.Time {
 // nothing was left.
 func (l *ledger) behind(now time.Time, n int64, p *Policy) time.Time {
 	switch {
-	case p.Quota <= 0 || p.Window <= 0:
+	case p.Quota <= 0 || p.Window <= 0 || l.isFar(p):
 	case l.shape == shapeSliding && !l.presumed():
 		at, _ := l.own.back(now, l.own.used(now, p.Window)+n-p.Quota, p.Window)
 		return at
@@ -215,7 +222,12 @@ func (l *ledger) take(now time.Time, n int64, p *Policy) charge {
 	if l.stated {
 		said = l.saidLeft
 	}
-	return charge{n: n, sent: l.sent, answered: l.answered, used: l.own.used(now, p.Window), said: said, epoch: l.epoch}
+	c := charge{n: n, sent: l.sent, answered: l.answered, used: l.own.used(now, p.Window), said: said, epoch: l.epoch}
+	if l.isDistant(p) {
+		l.away.goes(now, n, c.used-n, p)
+		c.gone = l.away.gone.used(now, l.away.span(p))
+	}
+	return c
 }
 
 // refund gives back what a request took that was never counted.
@@ -347,6 +359,9 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	}
 	l.measureTrip(now, start)
 	l.lead(c, p, &s)
+	if l.isDistant(p) && c.gone > 0 {
+		l.away.hear(now, now.Sub(start), l.least, s.remaining, c.gone, p)
+	}
 	if s.remaining >= 0 {
 		l.learnOrder(now, start, c, p, s.remaining)
 	}

@@ -54,7 +54,7 @@ func (s *slot) pace(now time.Time, waiting int64, sm *Smoothing) float64 {
 
 // plannedTo is the reset until which what is left has to last, the zero Time where there is none to plan for.
 func (s *slot) plannedTo() time.Time {
-	if s.source == SourceConfigured || s.ledger.flows() {
+	if s.source == SourceConfigured || s.ledger.flows() || s.ledger.isFar(&s.terms) {
 		return time.Time{}
 	}
 	return s.ledger.due(&s.terms)
