@@ -51,11 +51,13 @@ func (l *ledger) lapses(p *Policy) time.Time {
 // at the first resets, or where the quota is unknown. n is what the first of them takes.
 func (l *ledger) turn(now time.Time, n int64, p *Policy) (probe bool) {
 	until := l.until()
-	if l.isFar(p) { // no answer will tell of it in time
-		if !until.IsZero() && !now.Before(until) {
-			l.begin(false, 0)
+	if l.isFar(p) { // no answer tells of it in time, save that nothing was left
+		if until.IsZero() || now.Before(until) {
+			return false
 		}
-		return false
+		probe = !l.closed.IsZero()
+		l.begin(false, 0)
+		return probe
 	}
 	if l.renewed {
 		l.renewed = false
