@@ -352,9 +352,11 @@ func (l *ledger) anew() {
 
 // hear takes in what the answer to the request c, sent at start, says at now.
 // No wait it asks for is longer than atMost; hear reports whether one was. While something is left a reset
-// asks for none: it says when the window ends, however far away that is.
+// asks for none: it says when the window ends, however far away that is, but for one that is stated to be far shorter: a bucket
+// holds more than its quota now and then.
 func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, atMost time.Duration) (capped bool) {
-	if s.reset > atMost && s.remaining <= 0 {
+	absurd := p.Window > 0 && l.inferred == 0 && s.reset > 2*p.Window
+	if s.reset > atMost && (s.remaining <= 0 || absurd) {
 		s.reset, capped = atMost, true
 	}
 	l.measureTrip(now, start)

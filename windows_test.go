@@ -593,3 +593,22 @@ func TestWindowsLongerThanTheLongestWaitAreNoneThatSlide(t *testing.T) {
 		})
 	}
 }
+
+// Nor is an end believed that is further away than the window is said to be long: what is left is not spread over weeks.
+func TestResetsFarBeyondTheWindowThatIsStatedAreNotBelieved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := quiet(t, baseFunc(func(*http.Request) (*http.Response, error) {
+			time.Sleep(100 * time.Millisecond)
+			return answer(200, "RateLimit-Policy", `"p";q=100;w=60`, "RateLimit", `"p";r=50;t=900000`), nil
+		}), heed.Limits{})
+		began := time.Now()
+		for range 200 {
+			if resp, err := tr.RoundTrip(request(example)); err == nil {
+				resp.Body.Close()
+			}
+		}
+		if took := time.Since(began); took > 6*time.Hour {
+			t.Errorf("200 requests took %v, with 50 left in each answer", took)
+		}
+	})
+}
