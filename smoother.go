@@ -142,18 +142,18 @@ func (s *slot) paced(now time.Time, ahead time.Duration, waiting, left float64, 
 	if sm.always() {
 		return true
 	}
-	span, d := s.span(now), &s.demand
-	if s.mayBeAll(now, span, waiting > 0) {
-		return waiting+max(d.short.lately(now, span), d.long.over(now, 10*span, ahead)) > left
-	}
+	span, d, back := s.span(now), &s.demand, left
 	if s.source == SourceConfigured { // what is used is this process's own, and all of it comes back meanwhile
-		left = float64(s.terms.Quota)
+		back = float64(s.terms.Quota)
+	}
+	if s.mayBeAll(now, span, waiting > 0) {
+		return waiting+d.short.lately(now, span) > left || waiting+d.long.over(now, 10*span, ahead) > back
 	}
 	want := max(4*waiting, d.short.over(now, span, ahead)) // those who wait are among those who came
 	if !s.plan.from.IsZero() {
 		want *= 2
 	}
-	return want > left
+	return want > back
 }
 
 // mayBeAll reports whether the requests that come may be all there are: they have only begun to. Then half of what

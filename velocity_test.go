@@ -109,28 +109,37 @@ func TestNoBunchIsMoreThanATenthOfTheWindow(t *testing.T) {
 // What is used of a configured quota comes back within its window: who comes every hour for less than that allows,
 // however little is left just then, never uses it up, and is not paced.
 func TestBurstsThatAConfiguredQuotaCanAffordForGoodAreNotPaced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tr := &heed.Transport{
-			Registry: newRegistry(t, heed.Config{Default: heed.Limits{Policies: []heed.Policy{{Quota: 1000, Window: 24 * time.Hour}}}}),
-			Base: respond(func(*http.Request) *http.Response {
-				time.Sleep(100 * time.Millisecond)
-				return reply(200, "")
-			}),
-		}
-		for hour := range 72 {
-			began := time.Now()
-			var wg sync.WaitGroup
-			for range 30 {
-				wg.Go(func() { tr.RoundTrip(request(example)) })
+	for _, c := range []struct {
+		policy heed.Policy
+		batch  int
+		every  time.Duration
+	}{
+		{heed.Policy{Quota: 1000, Window: 24 * time.Hour}, 30, time.Hour},
+		{heed.Policy{Quota: 1000, Window: time.Hour}, 105, 11 * time.Minute},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			tr := &heed.Transport{
+				Registry: newRegistry(t, heed.Config{Default: heed.Limits{Policies: []heed.Policy{c.policy}}}),
+				Base: respond(func(*http.Request) *http.Response {
+					time.Sleep(100 * time.Millisecond)
+					return reply(200, "")
+				}),
 			}
-			wg.Wait()
-			if took := time.Since(began); took > time.Second {
-				t.Errorf("30 requests of 1000 a day, every hour, took %v in hour %d", took, hour)
-				return
+			for n := range 72 {
+				began := time.Now()
+				var wg sync.WaitGroup
+				for range c.batch {
+					wg.Go(func() { tr.RoundTrip(request(example)) })
+				}
+				wg.Wait()
+				if took := time.Since(began); took > time.Second {
+					t.Errorf("%d requests, every %v, took %v the %d. time, at %d per %v", c.batch, c.every, took, n+1, c.policy.Quota, c.policy.Window)
+					return
+				}
+				time.Sleep(time.Until(began.Add(c.every)))
 			}
-			time.Sleep(time.Until(began.Add(time.Hour)))
-		}
-	})
+		})
+	}
 }
 
 // A batch that the quota plainly affords goes as it comes, be it the first that a process sends: it takes as long as its answers.
