@@ -223,3 +223,58 @@ func TestDeadlineBehindAPaceIsJudgedWhileAnIntervalHolds(t *testing.T) {
 		}
 	})
 }
+
+// What is left of a bucket is known to some units where answers are on their way, and no more than that: a deadline that the others
+// put out of reach is told at once, be it behind many in line or beside those that just went, and though one request is never answered.
+func TestDeadlineOutOfABucketsReachIsToldThoughAnswersAreOnTheirWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := heedtest.NewOrigin(heedtest.Config{
+			Algorithm: heedtest.GCRA, Policies: []heedtest.Policy{{Quota: 10, Window: 10 * time.Second}}, Latency: heedtest.RoundTrip(100 * time.Millisecond),
+		})
+		var hangs atomic.Bool
+		tr := quiet(t, baseFunc(func(req *http.Request) (*http.Response, error) {
+			if hangs.CompareAndSwap(true, false) {
+				<-req.Context().Done()
+				return nil, req.Context().Err()
+			}
+			return o.RoundTrip(req)
+		}), heed.Limits{Smoothing: heed.Smoothing{Off: true}})
+		get := func(ctx context.Context) error {
+			resp, err := tr.RoundTrip(request(example).WithContext(ctx))
+			if err == nil {
+				resp.Body.Close()
+			}
+			return err
+		}
+		outOfReach := func(where string, deadline time.Duration) {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), deadline)
+			defer cancel()
+			began, err := time.Now(), get(ctx)
+			if le := limitErr(t, err); time.Since(began) != 0 || le.Wait <= deadline {
+				t.Errorf("%s: after %v: %v, want it refused at once", where, time.Since(began), err)
+			}
+		}
+		for range 60 { // it is known to be a bucket then
+			get(t.Context())
+		}
+		time.Sleep(5 * time.Second)
+		crowd, leave := context.WithCancel(t.Context())
+		for range 8 {
+			go get(crowd)
+		}
+		synctest.Wait()
+		outOfReach("beside those that just went", 500*time.Millisecond)
+		time.Sleep(20 * time.Second)
+		hangs.Store(true)
+		go get(crowd)
+		time.Sleep(time.Second)
+		get(crowd)
+		for range 40 {
+			go get(crowd)
+		}
+		synctest.Wait()
+		outOfReach("behind many", 20*time.Second)
+		leave()
+	})
+}

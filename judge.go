@@ -195,6 +195,9 @@ func (s *slot) settles(now time.Time, n int64, first bool, at time.Time, known b
 		return at, known
 	}
 	sooner, _ := s.books.free(now, n-unsettled, &s.terms, first)
+	if !first && s.source == SourceAnnounced {
+		sooner = latest(sooner, s.ledger.behind(now, n-unsettled, &s.terms))
+	}
 	if sooner = latest(sooner, now); !sooner.Before(at) {
 		return at, known
 	}
@@ -211,7 +214,7 @@ func (s *slot) unsettled() int64 {
 	case s.policy.Unit == UnitContentBytes:
 		return s.inFlight
 	case s.follows() && s.ledger.shape == shapeRefill && s.ledger.stated && !s.ledger.isFar(&s.terms):
-		return s.ledger.own.inFlight
+		return s.ledger.uncounted()
 	}
 	return 0
 }

@@ -257,6 +257,9 @@ func (l *ledger) follow(now time.Time) {
 	l.went = now
 }
 
+// inOrder reports whether answers come in the order of their requests.
+func (l *ledger) inOrder() bool { return l.ordered >= convinced && !l.overtook }
+
 // orderly reports whether the answer to c can be taken to count all requests that went before
 // it, and none that went since.
 func (l *ledger) orderly(c *charge) bool { return l.ordered >= convinced && c.sent > l.bunched }
