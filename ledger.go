@@ -465,6 +465,7 @@ func (l *ledger) hearLeft(now, start time.Time, c *charge, p *Policy, r, least i
 		return
 	case l.stated:
 		l.noticeOthers(now, p, c, r, refused)
+		l.remember()
 		l.learnRefill(now, c, p, r, least-l.noise(c, p))
 		if l.shape == shapeRefill {
 			l.hearRefill(now, start, p, c, r, least)

@@ -9,7 +9,8 @@ import (
 type company struct {
 	others     float64   // units a second that they used lately …
 	appetite   float64   // … as a multiple of what would use up in time what is left
-	othersSeen bool      // they use a share that matters
+	othersSeen bool      // they use a share that matters …
+	othersMet  bool      // … or did, and it has not shown since that nobody does
 	foreign    int64     // units others use …
 	lessened   time.Time // … which were taken to be fewer than before last then …
 	theirs     theirUse  // … and of a window that is proven to slide, with when each comes back
@@ -80,6 +81,16 @@ func (l *ledger) noticeOthers(now time.Time, p *Policy, c *charge, r int64, refu
 		l.othersSeen = true
 	case !matter:
 		l.othersSeen = false
+	}
+}
+
+// remember notices whether others were met: those who only come now and then are not seen between.
+func (c *company) remember() {
+	switch {
+	case c.othersSeen:
+		c.othersMet, c.solitude = true, solitude{}
+	case c.solitude.alone >= solitary:
+		c.othersMet = false
 	}
 }
 
@@ -225,7 +236,7 @@ func (c *company) hearForeign(now, start time.Time, seen int64) {
 
 // forgetOthers forgets what was taken for use by others.
 func (c *company) forgetOthers() {
-	c.others, c.appetite, c.othersSeen, c.foreign, c.lessened, c.theirs = 0, 0, false, 0, time.Time{}, theirUse{}
+	c.others, c.appetite, c.othersSeen, c.othersMet, c.foreign, c.lessened, c.theirs = 0, 0, false, false, 0, time.Time{}, theirUse{}
 }
 
 // overrun is how many units others may take of a sliding window in two round trips at the policy's

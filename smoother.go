@@ -159,7 +159,7 @@ func (s *slot) paced(now time.Time, ahead time.Duration, waiting, left float64, 
 // mayBeAll reports whether the requests that come may be all there are: they have only begun to. Then half of what
 // there is may go as they come. Where they keep coming, or others may use the quota too, they are taken to go on.
 func (s *slot) mayBeAll(now time.Time, span time.Duration, waiting bool) bool {
-	if s.ledger.othersSeen || s.demand.lasts(now, span, waiting) {
+	if s.ledger.othersSeen || s.ledger.othersMet || s.demand.lasts(now, span, waiting) {
 		return false
 	}
 	switch {

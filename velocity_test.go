@@ -203,6 +203,40 @@ func TestBatchThatTheQuotaAffordsIsNotSlowed(t *testing.T) {
 	}
 }
 
+// Nobody is seen in the half hour between two batches. That others were in those before is not forgotten: they have not gone.
+func TestBatchesOfSeveralProcessesKnowOfOneAnother(t *testing.T) {
+	for _, c := range []struct{ quota, processes, batch int }{{60, 8, 10}, {100, 4, 40}} {
+		synctest.Test(t, func(t *testing.T) {
+			o := heedtest.NewOrigin(heedtest.Config{
+				Algorithm: heedtest.GCRA, Policies: []heedtest.Policy{{Quota: int64(c.quota), Window: time.Minute}}, Latency: heedtest.RoundTrip(100 * time.Millisecond),
+			})
+			trs := make([]*heed.Transport, c.processes)
+			for i := range trs {
+				trs[i] = quiet(t, o, heed.Limits{})
+				defer trs[i].Registry.Close()
+			}
+			for round := range 6 {
+				var busy sync.WaitGroup
+				for _, tr := range trs {
+					for range c.batch {
+						busy.Go(func() {
+							if resp, err := tr.RoundTrip(request(example)); err == nil {
+								resp.Body.Close()
+							}
+						})
+					}
+				}
+				busy.Wait()
+				if refused := o.Tally().Refused; round > 0 && refused > 0 { // those of the first knew of nobody
+					t.Errorf("%d processes, %d requests each, %d per minute: %d refused in round %d", c.processes, c.batch, c.quota, refused, round)
+				}
+				o.ResetTally()
+				time.Sleep(30 * time.Minute)
+			}
+		})
+	}
+}
+
 // More than half of what is left is spread, and so is what keeps coming: the rest of the window is not without a request. That somebody asks
 // whether there is room is no request.
 func TestMoreThanABatchIsSpread(t *testing.T) {
