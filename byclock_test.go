@@ -26,6 +26,7 @@ func TestHiddenWindowIsFoundByWhenItTurns(t *testing.T) {
 // Refusals that always ask for a whole window do not tell when it turns, so that it can look half as long again as it is. Where
 // far more is kept up for two of it, that is given up.
 func TestHiddenWindowThatLooksLongerForTheWaitsAskedForIsGivenUp(t *testing.T) {
+	manyRequests(t)
 	const windows = 200
 	tally, _ := load{heedtest.Config{
 		Algorithm: heedtest.FixedWindowByClock, Policies: []heedtest.Policy{{Quota: 100, Window: 10 * time.Second}}, Dialect: heedtest.RetryAfterOnly,

@@ -10,7 +10,7 @@ import (
 // A window that is over before an answer is there is used up all the same, and not overrun: it is known when requests went, and they
 // arrive as far apart.
 func TestWindowShorterThanTheWayIsUsedUp(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindowByClock, heedtest.FixedWindow, heedtest.SlidingWindow, heedtest.TokenBucket, heedtest.GCRA} {
 		for _, trip := range []time.Duration{700 * time.Millisecond, time.Second, 3 * time.Second} {
 			for _, c := range []struct {

@@ -193,6 +193,7 @@ func TestLongOutageDoesNotSlowWhoAsksNowAndThen(t *testing.T) {
 // A limit whose windows are longer than the pauses of those who ask now and then is met after no more in a row than it has let through
 // before. It is not taken for an outage in one window after the other.
 func TestLimitMetByThoseWhoAskNowAndThenIsNoOutage(t *testing.T) {
+	manyRequests(t)
 	const length = 24 * time.Hour
 	synctest.Test(t, func(t *testing.T) {
 		o := heedtest.NewOrigin(heedtest.Config{Algorithm: heedtest.FixedWindowByClock, Policies: []heedtest.Policy{{Quota: 150, Window: 10 * time.Minute}},

@@ -302,6 +302,7 @@ func TestHiddenCapThatLooksLikeChanceAtFirstIsKeptTo(t *testing.T) {
 // The burst that a bucket lets through at first looks like a pace that fell far within a few steps, as where a part of
 // the origin is out of order. That the same rate is found whenever more is tried shows that there is a limit.
 func TestRateFoundTimeAndAgainIsALimit(t *testing.T) {
+	manyRequests(t)
 	const quota, windows = 1000, 20
 	tally, _ := load{heedtest.Config{
 		Algorithm: heedtest.TokenBucket, Dialect: heedtest.RetryAfterOnly, RetryAfter: heedtest.RetryAfter{Mode: heedtest.RetryAfterShort},
@@ -414,7 +415,7 @@ func TestOutageIsNotTakenForTheRateForLong(t *testing.T) {
 // through in so long a time, however well its window is known; nor does an outage that
 // goes on slow anything down further.
 func TestOutageRightAfterARefusalIsNotTakenForAWindow(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for name, c := range map[string]struct {
 		origin heedtest.Config
 		status int
@@ -472,7 +473,7 @@ func TestLimitThatComesAfterALongTimeWithoutOneIsFoundSoon(t *testing.T) {
 // A bucket that was taken for a limit in flight, and not even exceeded by it, is
 // found to be a rate when it is cut: not one of which hours' worth may come at a time.
 func TestRateKeptToByALimitInFlightIsFollowedWhenItIsCut(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for _, burst := range []int64{10, 50} {
 		var cut heedtest.Tally
 		load{heedtest.Config{
@@ -529,7 +530,7 @@ func TestIdlePausesDoNotCountAgainstALearnedRate(t *testing.T) {
 // However high the rate that was learned, an outage that names no time is asked
 // ever more rarely whether it is over.
 func TestOutageIsAskedEverMoreRarelyAtAHighRate(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	load{heedtest.Config{
 		Algorithm: heedtest.TokenBucket, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: 100, Window: time.Second, Burst: 1}}, Latency: heedtest.RoundTrip(50 * time.Millisecond),
 	}, 16, 3900, func(o *heedtest.Origin, _ *heed.Registry) {

@@ -299,7 +299,7 @@ func TestWindowThatRefusalsTellOfIsKnownFromTheFirstOneOn(t *testing.T) {
 // name. The window of each is its own: one by the clock, in whole seconds, is as long as its resets
 // say, and what is left of the other holds all the same.
 func TestLimitsOfWhichTheTightestIsToldAreBothUsedUp(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for _, few := range []int64{5, 10} {
 		for _, dialect := range []heedtest.Dialect{heedtest.XRateLimit, heedtest.XRateLimitEpoch} {
 			for _, goroutines := range []int{1, 16} {

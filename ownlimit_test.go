@@ -95,7 +95,7 @@ func toSecond(now, at time.Time) string {
 }
 
 func TestRouteThatAloneIsRefusedHoldsNoOther(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for _, hint := range []bool{false, true} {
 		limited, free, refused := 0, 0, 0
 		const seeds = 4

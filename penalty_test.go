@@ -48,7 +48,7 @@ func TestPenaltyIsNotTakenForTheWindow(t *testing.T) {
 // An outage that comes on top of a limit is no penalty for having exceeded it: it is asked again
 // as soon as before.
 func TestOutageIsNotTakenForAPenalty(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	var tally heedtest.Tally
 	load{heedtest.Config{
 		Algorithm: heedtest.TokenBucket, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}, Latency: heedtest.RoundTrip(20 * time.Millisecond),

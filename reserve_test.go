@@ -20,7 +20,7 @@ import (
 
 // Where more is asked for than goes, everyone waits for nearly as long as it can: what goes then has to be answered yet.
 func TestRequestsWithDeadlinesAreAnsweredAlthoughMoreIsAskedForThanGoes(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const half = 3 * time.Minute
 	bucket := func(d heedtest.Dialect) heedtest.Config {
 		return heedtest.Config{Algorithm: heedtest.TokenBucket, Dialect: d, Policies: []heedtest.Policy{{Quota: 100, Window: 10 * time.Second}}}

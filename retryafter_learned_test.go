@@ -144,7 +144,7 @@ func TestPessimisticRetryAfterCostsLittle(t *testing.T) {
 // longer than its window: the second time as many were accepted tells that it is a rate, but
 // not which.
 func TestRateBehindALongConstantRetryAfterIsFound(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const quota, minutes = 10, 3
 	var accepted, refused, runs int64
 	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.SlidingWindow, heedtest.TokenBucket} {

@@ -37,7 +37,7 @@ func strictly(each time.Duration, latency heedtest.Latency) heedtest.Config {
 // Requests that went evenly meet where latencies scatter, and a strict limit refuses some of them at any pace that
 // is near it. Who sends the next one by the answer to the last gets far more, with no more refusals.
 func TestStrictLimitIsUsedWhereLatenciesScatter(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for name, c := range map[string]struct {
 		draw   func(*rand.Rand) float64
 		each   time.Duration

@@ -18,6 +18,7 @@ import (
 // Requests that are given up, get no answer, or get one from a gateway before the origin may never have been counted. That
 // more is left than if they had been does not show that a quota comes back in another way than it does.
 func TestRequestsThatMayNotHaveBeenCountedHideNoWindow(t *testing.T) {
+	manyRequests(t)
 	const quota, windows = 100, 30
 	mayFail := map[string]func(*heedtest.Origin, *http.Request, *rand.Rand) (*http.Response, error){
 		"given up": func(o *heedtest.Origin, req *http.Request, rng *rand.Rand) (*http.Response, error) {

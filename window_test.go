@@ -78,7 +78,7 @@ func TestWindowLongerThanTheWaitThatIsNamedIsFound(t *testing.T) {
 
 // Nor is a window missed because its first request was long on its way.
 func TestWindowThatBeganLateIsFound(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for seed := range uint64(24) {
 		tally, _ := load{heedtest.Config{
 			Algorithm: heedtest.FixedWindow, Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}, Dialect: heedtest.Silent,
