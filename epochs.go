@@ -52,12 +52,15 @@ func (l *ledger) lapses(p *Policy) time.Time {
 func (l *ledger) turn(now time.Time, n int64, p *Policy) (probe bool) {
 	until := l.until()
 	if l.isFar(p) { // no answer tells of it in time, save that nothing was left
+		stopped := !l.closed.IsZero()
+		if stopped {
+			until = l.closed // answers of before name later ends
+		}
 		if until.IsZero() || now.Before(until) {
 			return false
 		}
-		probe = !l.closed.IsZero()
 		l.begin(false, 0)
-		return probe
+		return stopped
 	}
 	if l.renewed {
 		l.renewed = false

@@ -6,12 +6,13 @@ import "time"
 // goes by when requests went. They arrive as far apart as they went, save for how much longer than the quickest some are on
 // their way; hence no more than the quota go in any time as long as the window and that.
 type farAway struct {
-	gone    usage         // when they went
-	answers int           // heard …
-	spread  time.Duration // … and how much longer than the quickest answers take, at most, lately
-	foreign int64         // units that others were seen to use of a window …
-	since   time.Time     // … and since when no more
-	began   bool          // whether what was on the way when the books were begun is among them
+	gone     usage         // when they went
+	began    bool          // whether what was on the way when the books were begun is among them
+	answers  int           // heard …
+	quickest time.Duration // … the quickest of them …
+	spread   time.Duration // … and how much longer than that they take, at most, lately
+	foreign  int64         // units that others were seen to use of a window …
+	since    time.Time     // … and since when no more
 }
 
 // isFar reports whether the books are kept so: an origin is far away, and its answers take about as long as each other. Else some may be
@@ -41,9 +42,14 @@ func (f *farAway) goes(now time.Time, n, others int64, p *Policy) {
 	f.gone.done(now, now, 0, n, p.Quota, f.span(p))
 }
 
-// hear takes in an answer that took so long and says that r units were left when its request arrived, of so many that had gone in a span.
+// hear takes in an answer that took so long, where the quickest take that long, and says that r units were left when its request arrived, of
+// so many that had gone in a span.
 func (f *farAway) hear(now time.Time, took, quickest time.Duration, r, gone int64, p *Policy) {
 	f.answers++
+	if f.quickest > quickest { // the others took longer than was known
+		f.spread += f.quickest - quickest
+	}
+	f.quickest = quickest
 	f.spread = max(took-quickest, f.spread-f.spread/1024)
 	if r < 0 {
 		return
@@ -76,8 +82,8 @@ func (l *ledger) farFree(now time.Time, n int64, p *Policy) time.Time {
 	f, most := &l.away, l.farMost(p)
 	span := f.span(p)
 	at, known := f.gone.back(now, n-most+f.gone.used(now, span), span)
-	if !known { // with those that go until then
-		at = f.gone.rest(span).Add(times((max(n-most, 1)-1)/most, span))
+	if !known { // with those that go until then, at least
+		at = latest(latest(now, l.closed), f.gone.rest(span)).Add(times((max(n-most, 1)-1)/p.Quota, p.Window))
 	}
 	if sooner, known := l.own.back(now, n-most+l.own.used(now, p.Window), p.Window); known {
 		at = soonest(at, sooner)

@@ -232,9 +232,12 @@ func (l *ledger) take(now time.Time, n int64, p *Policy) charge {
 		said = l.saidLeft
 	}
 	c := charge{n: n, sent: l.sent, answered: l.answered, used: l.own.used(now, p.Window), said: said, epoch: l.epoch}
-	if l.isDistant(p) {
+	switch {
+	case l.isDistant(p):
 		l.away.goes(now, n, c.used-n, p)
 		c.gone = l.away.gone.used(now, l.away.span(p))
+	case l.away.began: // from here on it is not known what went
+		l.away = farAway{}
 	}
 	return c
 }
@@ -356,6 +359,7 @@ func (l *ledger) correct(now, start time.Time, c *charge, n int64, p *Policy) {
 // by itself.
 func (l *ledger) anew() {
 	l.stated, l.left, l.carried, l.part, l.lumps = false, 0, 0, 0, lumps{}
+	l.away.foreign = 0
 	l.forgetOthers()
 }
 

@@ -302,7 +302,10 @@ func (s *slot) left(now time.Time) int64 {
 		return s.remaining(now)
 	}
 	s.ledger.own.used(now, s.terms.Window) // what is over is forgotten there, and not in the copy alone …
-	s.ledger.foreignNow(now, &s.terms)     // … which would move what they both hold
+	s.ledger.foreignNow(now, &s.terms)     // … which would move what they both hold …
+	if l := &s.ledger; l.away.began {
+		l.away.gone.used(now, l.away.span(&s.terms)) // … likewise
+	}
 	next, terms := s.ledger, s.terms
 	next.turn(now, 1, &terms)
 	return next.remaining(now, &terms)
