@@ -171,15 +171,6 @@ func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Tim
 	return time.Time{}, false
 }
 
-// uncounted is how many units of those on their way a bucket may have counted by the latest word though they are reckoned with
-// once more: none where answers come in the order of their requests.
-func (l *ledger) uncounted() int64 {
-	if l.inOrder() {
-		return 0
-	}
-	return l.own.inFlight
-}
-
 // filledWith returns when n units are back where they come back steadily, and what is left to others or
 // for want of certainty beside them.
 func (l *ledger) filledWith(now time.Time, n int64, p *Policy, pressed bool) time.Time {

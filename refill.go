@@ -301,3 +301,12 @@ func (l *ledger) hearRefill(now, start time.Time, p *Policy, c *charge, r, least
 	whole := math.Floor(left)
 	l.left, l.part = int64(whole), left-whole
 }
+
+// uncounted is how many units of those on their way a bucket may have counted by the latest word though they are reckoned with
+// once more: none where answers come in the order of their requests.
+func (l *ledger) uncounted() int64 {
+	if l.inOrder() {
+		return 0
+	}
+	return l.own.inFlight
+}
