@@ -400,10 +400,11 @@ func (p *partition) smoothTo(now time.Time, m *smoother, l *lane, waiting *tally
 			continue
 		}
 		asked := s.asked(&waiting.amount)
-		pace, gone := p.paceOf(s, now, asked, sm), s.gone(now, float64(asked))
+		each := 1.0 // units that a request takes
 		if s.policy.Unit == UnitContentBytes && s.content.mean > 0 {
-			pace, gone = pace/s.content.mean, gone/s.content.mean
+			each = s.content.mean
 		}
+		pace := p.paceOf(s, now, asked, sm) / each
 		if s.source == SourceAnnounced { // its window may be absurd
 			pace = max(pace, 1/(0.99*p.origin.limits.MaxRetryAfter.Seconds()))
 		}
@@ -413,7 +414,7 @@ func (p *partition) smoothTo(now time.Time, m *smoother, l *lane, waiting *tally
 		if pace < least.pace {
 			least = tempo{pace: pace, pacing: pacing{whose: obstacle{CauseSmoother, s.policy.Name, s.source}, faster: s.faster(now)}}
 			least.interval, least.grown = s.micro(sm)
-			least.gone = gone
+			least.gone = s.gone(now, float64(asked)) / each
 		}
 	}
 	least.kept = kept

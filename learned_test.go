@@ -1029,6 +1029,21 @@ func eachOnce(tr *heed.Transport, goroutines int, end time.Time) *sync.WaitGroup
 	})
 }
 
+// askedOnce has goroutines ask for each path once, and returns what came of it in a length of time once it has settled, and how much the
+// policy lets through then.
+func askedOnce(t *testing.T, tr *heed.Transport, o *heedtest.Origin, goroutines int, settles, length time.Duration, p heedtest.Policy) (tally heedtest.Tally, all float64) {
+	busy := eachOnce(tr, goroutines, time.Now().Add(settles+length))
+	time.Sleep(settles)
+	o.ResetTally()
+	time.Sleep(length)
+	tally = o.Tally()
+	tr.Registry.Close()
+	busy.Wait()
+	all = float64(p.Quota) * length.Seconds() / p.Window.Seconds()
+	t.Logf("%.3f used, %.1f refused per 1000", float64(tally.Accepted)/all, 1000*float64(tally.Refused)/float64(tally.Accepted))
+	return tally, all
+}
+
 // A limit that refuses with a 503, as nginx's does, is kept to by who asks for each path but once as well: that none was accepted
 // before does not make it an origin whose paths are sick, for they are accepted when they are tried again.
 func TestHiddenLimitThatRefusesWith503IsLearnedByWhoAsksForEachPathOnce(t *testing.T) {
@@ -1056,15 +1071,7 @@ func TestHiddenLimitThatRefusesWith503IsLearnedByWhoAsksForEachPathOnce(t *testi
 					}
 					return resp, err
 				}), heed.Limits{})
-				busy := eachOnce(tr, 8, time.Now().Add(settles+length))
-				time.Sleep(settles)
-				o.ResetTally()
-				time.Sleep(length)
-				tally := o.Tally()
-				tr.Registry.Close()
-				busy.Wait()
-				all := float64(c.policy.Quota) * length.Seconds() / c.policy.Window.Seconds()
-				t.Logf("%.3f used, %.1f refused per 1000", float64(tally.Accepted)/all, 1000*float64(tally.Refused)/float64(tally.Accepted))
+				tally, all := askedOnce(t, tr, o, 8, settles, length, c.policy)
 				if float64(tally.Accepted) < c.least*all || tally.Refused > tally.Accepted/25 {
 					t.Errorf("%d accepted of %.0f, %d refused", tally.Accepted, all, tally.Refused)
 				}
@@ -1092,15 +1099,7 @@ func TestHiddenLimitThatNamesAWaitWithA503IsLearnedByWhoAsksForEachPathOnce(t *t
 				o := heedtest.NewOrigin(heedtest.Config{Algorithm: c.algorithm, Policies: []heedtest.Policy{c.policy}, Dialect: heedtest.RetryAfterOnly, Status: 503,
 					Latency: heedtest.HeavyTail(c.trip, 0.1, time.Second, 1)})
 				tr := quiet(t, o, heed.Limits{})
-				busy := eachOnce(tr, c.goroutines, time.Now().Add(settles+length))
-				time.Sleep(settles)
-				o.ResetTally()
-				time.Sleep(length)
-				tally := o.Tally()
-				tr.Registry.Close()
-				busy.Wait()
-				all := float64(c.policy.Quota) * length.Seconds() / c.policy.Window.Seconds()
-				t.Logf("%.3f used, %.1f refused per 1000", float64(tally.Accepted)/all, 1000*float64(tally.Refused)/float64(tally.Accepted))
+				tally, all := askedOnce(t, tr, o, c.goroutines, settles, length, c.policy)
 				if float64(tally.Accepted) < 0.9*all || tally.Refused > tally.Accepted/50 {
 					t.Errorf("%d accepted of %.0f, %d refused", tally.Accepted, all, tally.Refused)
 				}

@@ -235,8 +235,13 @@ func (l *ledger) take(now time.Time, n int64, p *Policy) charge {
 
 // refund gives back what a request took that was never counted.
 func (l *ledger) refund(_ time.Time, c *charge) {
-	l.own.refund(c.n)
 	l.sent -= c.n
+	l.giveBack(c)
+}
+
+// giveBack takes what a request took to be in nobody's use.
+func (l *ledger) giveBack(c *charge) {
+	l.own.refund(c.n)
 	if c.epoch == l.epoch {
 		l.inEpoch -= c.n
 		l.left += c.n
@@ -321,14 +326,9 @@ func (l *ledger) settle(now, start time.Time, c *charge, p *Policy) {
 
 // settleFree closes the account of a request that was answered and used nothing.
 func (l *ledger) settleFree(c *charge) {
-	l.own.refund(c.n)
 	l.answered += c.n
 	l.counter.unsure += c.n
-	if c.epoch == l.epoch {
-		l.inEpoch -= c.n
-		l.left += c.n
-		l.most += c.n
-	}
+	l.giveBack(c)
 }
 
 // correct replaces an estimate of bytes by what they were.
