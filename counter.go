@@ -329,7 +329,7 @@ func (l *ledger) leaves(now time.Time, n int64, p *Policy) float64 {
 	if l.cuts() && l.closing(now) {
 		leaves, spare = 0, min(aQuarter, l.refill(p)*l.usual.Seconds())
 	}
-	if l.lastOfWindow(now, n, p) {
+	if l.lastOfWindow(now, n, p) || l.neverEnds() && l.refill(p)*l.quickest.Seconds() < 1 {
 		leaves = 0
 	}
 	if l.twoCounts() {

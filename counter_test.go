@@ -28,6 +28,21 @@ func TestCounterOfTwoWindowsIsUsedUpOverLongRoundTrips(t *testing.T) {
 	}
 }
 
+// Where no reset is ever named, an answer that leaves nothing stops nothing, and the last unit is used, too.
+func TestLastUnitIsUsedWhereItsAnswerNamesNoReset(t *testing.T) {
+	const windows = 20
+	policy := heedtest.Policy{Quota: 50, Window: 5 * time.Second}
+	for _, phase := range []time.Duration{0, 2 * time.Second, 4 * time.Second} {
+		tally, _ := load{heedtest.Config{
+			Algorithm: heedtest.SlidingCounter, Rounding: heedtest.RoundZero, Policies: []heedtest.Policy{policy}, Phase: phase,
+			Latency: heedtest.RoundTrip(50 * time.Millisecond),
+		}, 16, windows, nil}.play(t)
+		if want := policy.Quota * windows * 97 / 100; tally.Accepted < want || tally.Refused > 1 {
+			t.Errorf("window begun %v ago: %d accepted, %d refused, want at least %d and 1 at most", phase, tally.Accepted, tally.Refused, want)
+		}
+	}
+}
+
 // After a window of little use little comes back in the next.
 func TestOneGoesFirstAfterABucketWasEmpty(t *testing.T) {
 	manyRequests(t)

@@ -52,7 +52,7 @@ func (l *ledger) hearNothingLeft(now, start time.Time, p *Policy, s *statement, 
 		d.proven, d.enough = d.blind, d.blind
 	}
 	switch {
-	case wait == 0 && l.twoCounts() && !s.refused: // it stops nothing, and how much comes back is known
+	case (wait == 0 && l.twoCounts() || wait < 0 && l.neverEnds()) && !s.refused: // it stops nothing, and how much comes back is known
 		return false
 	case wait >= 0 && l.piecemeal && !l.flows() && p.Window > 0 && d.gathers(l.inEpoch, l.othersSeen && l.inferred > 0):
 		wait += max(s.resolution, l.later(now, p, s)+d.longer*p.Window/10)

@@ -22,6 +22,7 @@ type resets struct {
 	lapsed   bool          // … or because the one before was over, though nobody said when
 	zeros    int           // resets of 0 in a row …
 	above    time.Time     // … and when one above 0 was named last
+	unnamed  int           // answers in a row that named no reset, or one of 0 though some are left
 }
 
 // until returns the instant at which what is known of this epoch runs out;
@@ -144,6 +145,11 @@ func (l *ledger) hearWhen(now, start time.Time, c *charge, p *Policy, s *stateme
 		}
 	} else if s.reset > 0 {
 		l.zeros, l.above = 0, now
+	}
+	if s.reset > 0 {
+		l.unnamed = 0
+	} else {
+		l.unnamed++
 	}
 	if s.reset >= 0 {
 		l.grain, l.rounded = s.resolution, 0
