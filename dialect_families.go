@@ -25,6 +25,17 @@ func plain(prefix string, window time.Duration) QuotaFields {
 	}
 }
 
+// trio is the limit, what remains and the reset behind a prefix, and nothing beside it.
+func trio(prefix string) QuotaFields {
+	return QuotaFields{Limit: prefix + "Limit", Remaining: prefix + "Remaining", Reset: prefix + "Reset"}
+}
+
+// as gives the quota a name, a unit and a window; what is empty it does not have.
+func (q QuotaFields) as(policy string, unit Unit, window time.Duration) QuotaFields {
+	q.Policy, q.Unit, q.Window = policy, unit, window
+	return q
+}
+
 // suffixed is the trio with the dimension at its end.
 func suffixed(prefix string) QuotaFields {
 	return QuotaFields{
@@ -38,15 +49,6 @@ func named(prefix, dim string, unit Unit, window time.Duration) QuotaFields {
 	return QuotaFields{
 		Policy: dim, Unit: unit, Window: window,
 		Limit: prefix + "Limit-" + word, Remaining: prefix + "Remaining-" + word, Reset: prefix + "Reset-" + word,
-	}
-}
-
-// infixed is the trio with one known dimension before its end.
-func infixed(prefix, dim string, unit Unit, window time.Duration) QuotaFields {
-	prefix += http.CanonicalHeaderKey(dim) + "-"
-	return QuotaFields{
-		Policy: dim, Unit: unit, Window: window,
-		Limit: prefix + "Limit", Remaining: prefix + "Remaining", Reset: prefix + "Reset",
 	}
 }
 

@@ -1,6 +1,9 @@
 package heed
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 const day = 24 * time.Hour
 
@@ -10,9 +13,11 @@ const day = 24 * time.Hour
 // has it, so that the families without a service come last.
 //
 // Names of fields are in their canonical form.
-var dialectTable = []Dialect{
-	// Services told by their origin, most of which speak a family's dialect
-	// and refuse in a way of their own.
+var dialectTable = slices.Concat(dialectsByOrigin, dialectsByField, dialectFamilies)
+
+// dialectsByOrigin are services told by their origin, most of which speak a family's dialect
+// and refuse in a way of their own.
+var dialectsByOrigin = []Dialect{
 	{
 		Name:    "github",
 		Origins: []string{"api.github.com", "uploads.github.com", "*.ghe.com"},
@@ -67,16 +72,12 @@ var dialectTable = []Dialect{
 	},
 	{
 		Name: "linear", Origins: []string{"api.linear.app"},
-		Quotas: []QuotaFields{
-			{Limit: "X-Ratelimit-*-Limit", Remaining: "X-Ratelimit-*-Remaining", Reset: "X-Ratelimit-*-Reset"},
-		},
+		Quotas:   []QuotaFields{trio("X-Ratelimit-*-")},
 		Refusals: []Refusal{{Status: 400, Exhausted: true, Body: "RATELIMITED"}},
 	},
 	{
 		Name: "rapidapi", Origins: []string{"*.rapidapi.com"},
-		Quotas: []QuotaFields{
-			{Limit: "X-Ratelimit-*-Limit", Remaining: "X-Ratelimit-*-Remaining", Reset: "X-Ratelimit-*-Reset"},
-		},
+		Quotas: []QuotaFields{trio("X-Ratelimit-*-")},
 	},
 	{
 		Name: "openai", Origins: []string{"api.openai.com", "*.openai.azure.com", "*.cognitiveservices.azure.com"},
@@ -98,10 +99,7 @@ var dialectTable = []Dialect{
 		Name: "mistral", Origins: []string{"api.mistral.ai"},
 		Quotas: []QuotaFields{
 			suffixed("X-Ratelimit-"),
-			{
-				Policy: "tokens", Unit: "tokens", Limit: "Ratelimitbysize-Limit",
-				Remaining: "Ratelimitbysize-Remaining", Reset: "Ratelimitbysize-Reset",
-			},
+			trio("Ratelimitbysize-").as("tokens", "tokens", 0),
 			{
 				Policy: "tokens-*", Unit: "tokens", Limit: "X-Ratelimitbysize-Limit-*", Remaining: "X-Ratelimitbysize-Remaining-*",
 			},
@@ -120,15 +118,12 @@ var dialectTable = []Dialect{
 	{
 		Name: "anthropic", Origins: []string{"api.anthropic.com"}, Anywhere: true,
 		Quotas: []QuotaFields{
-			infixed("Anthropic-Ratelimit-", "requests", "", time.Minute),
-			infixed("Anthropic-Ratelimit-", "tokens", "tokens", time.Minute),
-			infixed("Anthropic-Ratelimit-", "input-tokens", "tokens", time.Minute),
-			infixed("Anthropic-Ratelimit-", "output-tokens", "tokens", time.Minute),
-			{Limit: "Anthropic-Ratelimit-*-Limit", Remaining: "Anthropic-Ratelimit-*-Remaining", Reset: "Anthropic-Ratelimit-*-Reset"},
-			{
-				Policy: "priority-*",
-				Limit:  "Anthropic-Priority-*-Limit", Remaining: "Anthropic-Priority-*-Remaining", Reset: "Anthropic-Priority-*-Reset",
-			},
+			trio("Anthropic-Ratelimit-Requests-").as("requests", "", time.Minute),
+			trio("Anthropic-Ratelimit-Tokens-").as("tokens", "tokens", time.Minute),
+			trio("Anthropic-Ratelimit-Input-Tokens-").as("input-tokens", "tokens", time.Minute),
+			trio("Anthropic-Ratelimit-Output-Tokens-").as("output-tokens", "tokens", time.Minute),
+			trio("Anthropic-Ratelimit-*-"),
+			trio("Anthropic-Priority-*-").as("priority-*", "", 0),
 		},
 		Refusals: []Refusal{{Status: 529}}, // overloaded
 	},
@@ -137,14 +132,8 @@ var dialectTable = []Dialect{
 		Name: "twitter", Origins: []string{"api.twitter.com", "api.x.com"},
 		Quotas: []QuotaFields{
 			perRoute(plain("X-Rate-Limit-", 0)),
-			{
-				Policy: "app-24hour", Window: day, PerRoute: true,
-				Limit: "X-App-Limit-24hour-Limit", Remaining: "X-App-Limit-24hour-Remaining", Reset: "X-App-Limit-24hour-Reset",
-			},
-			{
-				Policy: "user-24hour", Window: day, PerRoute: true,
-				Limit: "X-User-Limit-24hour-Limit", Remaining: "X-User-Limit-24hour-Remaining", Reset: "X-User-Limit-24hour-Reset",
-			},
+			perRoute(trio("X-App-Limit-24hour-").as("app-24hour", "", day)),
+			perRoute(trio("X-User-Limit-24hour-").as("user-24hour", "", day)),
 		},
 		Refusals: []Refusal{{Status: 420}},
 	},
@@ -262,8 +251,10 @@ var dialectTable = []Dialect{
 			Limit: "X-Ratelimit-Burst-Capacity", Remaining: "X-Ratelimit-Remaining", Rate: "X-Ratelimit-Replenish-Rate",
 		}},
 	},
+}
 
-	// Dialects told by their fields, wherever they are sent.
+// dialectsByField are told by their fields, wherever they are sent.
+var dialectsByField = []Dialect{
 	{
 		Name: "riot", Origins: []string{"*.api.riotgames.com"}, Anywhere: true,
 		Quotas: []QuotaFields{
@@ -406,9 +397,7 @@ var dialectTable = []Dialect{
 	},
 	{
 		Name: "lark", Origins: []string{"open.feishu.cn", "open.larksuite.com"}, Anywhere: true,
-		Quotas: []QuotaFields{{
-			Limit: "X-Ogw-Ratelimit-Limit", Remaining: "X-Ogw-Ratelimit-Remaining", Reset: "X-Ogw-Ratelimit-Reset", PerRoute: true,
-		}},
+		Quotas:   []QuotaFields{perRoute(trio("X-Ogw-Ratelimit-"))},
 		Refusals: []Refusal{{Status: 400, Body: "99991400"}},
 	},
 	{Name: "ebay", Anywhere: true, Quotas: []QuotaFields{plain("X-Ebay-C-Ratelimit-", 0)}},
@@ -437,7 +426,7 @@ var dialectTable = []Dialect{
 	{Name: "twilio", Anywhere: true, Quotas: []QuotaFields{{Policy: "concurrent", Unit: UnitConcurrentRequests, Used: "Twilio-Concurrent-Requests"}}},
 	{
 		Name: "aircall", Anywhere: true,
-		Quotas: []QuotaFields{{Limit: "X-Aircallapi-Limit", Remaining: "X-Aircallapi-Remaining", Reset: "X-Aircallapi-Reset", Window: time.Minute}},
+		Quotas: []QuotaFields{trio("X-Aircallapi-").as("", "", time.Minute)},
 	},
 	{
 		Name: "elevenlabs", Anywhere: true,
@@ -472,9 +461,7 @@ var dialectTable = []Dialect{
 	},
 	{
 		Name: "gravitee", Anywhere: true,
-		Quotas: []QuotaFields{{
-			Policy: "quota", Limit: "X-Quota-Limit", Remaining: "X-Quota-Remaining", Reset: "X-Quota-Reset",
-		}},
+		Quotas: []QuotaFields{trio("X-Quota-").as("quota", "", 0)},
 	},
 	{
 		Name: "apisix-ai", Anywhere: true,
@@ -484,8 +471,10 @@ var dialectTable = []Dialect{
 	},
 	StackExchange,
 	ShopifyGraphQL,
+}
 
-	// Families that many speak.
+// dialectFamilies are spoken by many.
+var dialectFamilies = []Dialect{
 	{
 		Name: "x-ratelimit",
 		Quotas: []QuotaFields{
@@ -497,7 +486,7 @@ var dialectTable = []Dialect{
 				Reset:      "X-Ratelimit-Reset-* X-Ratelimit-*-Reset",
 				RetryAfter: "Retry-After-*",
 			},
-			{Policy: "tokens", Unit: "tokens", Limit: "X-Tokenlimit-Limit", Remaining: "X-Tokenlimit-Remaining", Reset: "X-Tokenlimit-Reset"},
+			trio("X-Tokenlimit-").as("tokens", "tokens", 0),
 			{RetryAfter: "X-Retry-After"},
 		},
 		Bucket: "X-Ratelimit-Resource X-Ratelimit-Bucket X-Ratelimit-Group",
