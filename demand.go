@@ -108,32 +108,33 @@ func (d *demand) lasting() time.Duration { return d.came.Sub(d.since) }
 // wants counts demand, for the smoother. Who sends the next request when the last is answered comes a
 // round trip later, and those are now long, now short.
 func (p *partition) wants(now time.Time, a *ask) {
-	for _, s := range p.slots {
-		if n := p.cost(s, a); n > 0 && s.enforced() && s.holds(a.lane) {
-			span := s.span(now)
-			s.demand.add(now, n, span)
-			s.demand.comes(now, s.taken, span+2*s.ledger.usual, p.queued() > 0)
-			s.demand.follow(now, s.taken, max(s.ledger.grain, s.ledger.rounded, 2*s.ledger.usual))
-		}
-	}
+	p.eachWanted(a, func(s *slot, n int64) {
+		span := s.span(now)
+		s.demand.add(now, n, span)
+		s.demand.comes(now, s.taken, span+2*s.ledger.usual, p.queued() > 0)
+		s.demand.follow(now, s.taken, max(s.ledger.grain, s.ledger.rounded, 2*s.ledger.usual))
+	})
 }
 
 // neverCame undoes wants, if no other request came since, as if a had not come at all.
 func (p *partition) neverCame(now time.Time, a *ask) {
 	p.wantsNot(now, a)
-	for _, s := range p.slots {
-		if p.cost(s, a) > 0 && s.enforced() && s.holds(a.lane) {
-			s.demand.stream = s.demand.until
-		}
-	}
+	p.eachWanted(a, func(s *slot, _ int64) { s.demand.stream = s.demand.until })
 }
 
 // wantsNot undoes wants, if no other request came since. That it came is not forgotten.
 func (p *partition) wantsNot(now time.Time, a *ask) {
+	p.eachWanted(a, func(s *slot, n int64) {
+		s.demand.drop(now, n, s.span(now))
+		s.demand.run = s.demand.before
+	})
+}
+
+// eachWanted has do see every slot that a takes units of, and how many.
+func (p *partition) eachWanted(a *ask, do func(s *slot, n int64)) {
 	for _, s := range p.slots {
 		if n := p.cost(s, a); n > 0 && s.enforced() && s.holds(a.lane) {
-			s.demand.drop(now, n, s.span(now))
-			s.demand.run = s.demand.before
+			do(s, n)
 		}
 	}
 }
