@@ -107,7 +107,8 @@ func (l *learner) reopenedBeside(now, start, reopened, shut time.Time) {
 // besideFirst has the pace rise from the first measure on: it says little where some of what was refused came by chance.
 func (l *learner) besideFirst() {
 	r := &l.rate
-	*r = throughput{low: r.low, cycle: shortestCycle, climb: steeply, cost: heldFor * tooMany, total: r.total, burst: r.burst, zeros: r.zeros, opened: r.opened}
+	*r = throughput{low: r.low, cycle: shortestCycle, climb: steeply, cost: heldFor * tooMany,
+		history: history{total: r.total, burst: r.burst, zeros: r.zeros, opened: r.opened}}
 }
 
 // hold keeps to the rate for long before more is tried, and at first to less, which tells the share that comes by chance.

@@ -133,7 +133,7 @@ func (p *partition) stillByChance(now time.Time, pm *Permit) (excess bool) {
 		}
 	case c.share >= c.worthTrying() && (s.due(s.often) || s.modest && s.due(0)):
 		p.learner.begin(now)
-		*r = throughput{low: s.begin(now, *r), cycle: shortestCycle, cost: math.MaxInt64, total: r.total, burst: r.total + 1}
+		*r = throughput{low: s.begin(now, *r), cycle: shortestCycle, cost: math.MaxInt64, history: history{total: r.total, burst: r.total + 1}}
 		p.beginAtRate(now)
 	}
 	return false
@@ -161,7 +161,7 @@ func (c *chance) much() bool {
 func (p *partition) keepModest(now time.Time, through float64) {
 	l := &p.learner
 	l.begin(now)
-	l.rate = throughput{low: through, modest: modestly * through, cycle: shortestCycle, total: l.rate.total, burst: l.rate.total + 1}
+	l.rate = throughput{low: through, modest: modestly * through, cycle: shortestCycle, history: history{total: l.rate.total, burst: l.rate.total + 1}}
 	p.setLearnedRate(now)
 }
 
@@ -175,6 +175,6 @@ func (p *partition) letGo(now time.Time, rate float64) {
 	l := &p.learner
 	r := &l.rate
 	l.begin(now)
-	*r = throughput{low: rate, cycle: shortestCycle, climb: steeply, total: r.total, burst: r.burst}
+	*r = throughput{low: rate, cycle: shortestCycle, climb: steeply, history: history{total: r.total, burst: r.burst}}
 	p.setLearnedRate(now)
 }

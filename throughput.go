@@ -35,9 +35,8 @@ type throughput struct {
 	cost     int64         // accepted requests to spread the cost of an attempt at more over
 	clean    int64         // … and of those, so many that tell what is refused by chance, where there is that, too
 	pressed  int64         // accepted since the latest reopening while others were waiting
-	gathered int64         // what a bucket may have held at the latest reopening
-	opened   mark          // the latest reopening …
-	closed   time.Duration // … and for how long it had been closed
+	gathered int64         // what a bucket may have held at the latest reopening …
+	closed   time.Duration // … before which it had been closed for so long
 	bunches  bool          // units come many at a time, as in a window
 	kept     keptUp        // whether low is only a pace that was kept up
 
@@ -61,18 +60,9 @@ type throughput struct {
 	modest  float64       // a pace far below low that is kept to, as long as much is refused whatever the pace is; 0: it is not
 	shorter bool          // it may be far shorter: more is to be tried soon, and at a pace that rises fast
 
-	trip  float64 // seconds that a request takes
-	total int64   // accepted, ever
-	burst int64   // of them, those before the first reopening, or what a window was seen to let through that was larger
-	zeros []mark  // the latest refusals that began a block, the last one first
-	marks []mark  // instants since the first of them …
-	next  int     // … the oldest of them, once there are all
-}
+	trip float64 // seconds that a request takes
 
-// A mark is how many requests had been accepted by an instant.
-type mark struct {
-	at time.Time
-	n  int64
+	history
 }
 
 const (
@@ -90,8 +80,6 @@ const (
 	mostStood     = 2    // … and tried after twice as many requests each time, up to so many times
 	anotherPace   = 1.4  // times as fast as the first trial is the second one
 	shorterFor    = 4    // cycles in which a window is kept to that may be far shorter
-	mostZeros     = 4
-	mostMarks     = 32
 )
 
 // longOutage is for how long an origin is closed at least if that may have been an outage of the kind that an attempt at more
@@ -110,21 +98,7 @@ func (t *throughput) accepted(start time.Time, pressed bool) {
 	if pressed {
 		t.pressed++
 	}
-	switch k := len(t.marks); {
-	case len(t.zeros) == 0:
-	case k < mostMarks:
-		t.marks = append(t.marks, mark{start, t.total})
-	case t.total-t.marks[(t.next+k-1)%k].n >= t.burst/4,
-		t.total == t.opened.n+1: // after the first that was accepted again there are none for a round trip
-		t.marks[t.next] = mark{start, t.total}
-		t.next = (t.next + 1) % k
-	}
-	t.total++
-	for i := range t.zeros {
-		if !start.After(t.zeros[i].at) { // it was let through before that one was refused
-			t.zeros[i].n++
-		}
-	}
+	t.history.accepted(start)
 }
 
 // refused takes in the refusal that begins a block, of a request sent at an
@@ -159,11 +133,6 @@ func (t *throughput) refused(start time.Time, usual, through float64) {
 		t.low, t.climb, t.doubt = t.tooFast, 0, 0
 	}
 	t.pressed, t.trial, t.either = 0, again, again && t.ours
-}
-
-// zero notes that nothing was left for a request sent at an instant.
-func (t *throughput) zero(start time.Time) {
-	t.zeros = append([]mark{{start, t.total}}, t.zeros[:min(len(t.zeros), mostZeros-1)]...)
 }
 
 // steadily is the pace that was kept up for two windows, at least, before a request that was sent at an instant was refused: one of
@@ -239,87 +208,10 @@ func (t *throughput) lower(least, through float64, rested bool) {
 	}
 }
 
-// rested takes in that nobody asked for so long that what was accepted before
-// tells nothing of the time since.
-func (t *throughput) rested() { t.zeros, t.marks, t.next = nil, nil, 0 }
-
 // takeUp goes back to what was known before: what was accepted since counts, but tells nothing of that.
 func (t *throughput) takeUp(known throughput) {
-	known.total, known.burst = t.total, t.burst
-	known.rested()
+	known.history = history{total: t.total, burst: t.burst, opened: known.opened}
 	*t = known
-}
-
-// ago is when the n-th last request that was accepted had been sent.
-func (t *throughput) ago(n int64) (at time.Time, known bool) {
-	if len(t.zeros) == 0 {
-		return at, false
-	}
-	n = t.total - n
-	before, after := mark{}, t.zeros[0]
-	for _, m := range append(t.marks[:len(t.marks):len(t.marks)], t.opened) {
-		if m.n <= n && m.n > before.n {
-			before = m
-		}
-		if m.n >= n && m.n < after.n {
-			after = m
-		}
-	}
-	part := float64(n-before.n) / float64(max(after.n-before.n, 1))
-	return before.at.Add(time.Duration(part * float64(after.at.Sub(before.at)))), before.n > 0
-}
-
-// since is how many were accepted of those sent since an instant before the latest refusal: of
-// those after it, all.
-func (t *throughput) since(at time.Time) int64 {
-	before, after := mark{}, t.zeros[0]
-	for _, m := range append(append(t.marks[:len(t.marks):len(t.marks)], t.opened), t.zeros...) {
-		if !m.at.After(at) && m.at.After(before.at) {
-			before = m
-		}
-		if m.at.After(at) && m.at.Before(after.at) {
-			after = m
-		}
-	}
-	if before.at.IsZero() {
-		return t.total
-	}
-	part := at.Sub(before.at).Seconds() / max(after.at.Sub(before.at).Seconds(), time.Millisecond.Seconds())
-	return t.total - before.n - int64(min(part, 1)*float64(after.n-before.n))
-}
-
-// least is what the limit lets through at least, where a request sent at an
-// instant was refused.
-func (t *throughput) least(at time.Time) (rate float64) {
-	for _, z := range t.zeros {
-		n, d := t.total-z.n, at.Sub(z.at)
-		tells := n >= few
-		if !tells { // it may have been up to one more
-			n++
-		}
-		if d > 0 {
-			rate = float64(n) / d.Seconds()
-		}
-		if tells {
-			break
-		}
-	}
-	for _, m := range t.marks {
-		if d := at.Sub(m.at); d > 0 {
-			rate = max(rate, float64(t.total-m.n-t.burst)/d.Seconds())
-		}
-	}
-	return rate
-}
-
-// latestTwo is how many were accepted from the refusal before to the latest one, and from the one before that to that one; 0:
-// there were not as many refusals.
-func (t *throughput) latestTwo() (n, before int64) {
-	z := t.zeros
-	if len(z) < 3 {
-		return 0, 0
-	}
-	return z[0].n - z[1].n, z[1].n - z[2].n
 }
 
 // waited is the part of the time between the latest two refusals for which it was closed.
