@@ -27,42 +27,43 @@ import (
 // too low, because it was heed that chose how long to wait, is left at once: see
 // search.go.
 type throughput struct {
-	low   float64 // requests per second; 0: none learned
-	climb float64 // doublings of the pace per cycle where low may be far too low; 0: it is not
-	doubt float64 // doublings from low to what is too fast, while the rate is searched for between them; 0: it is not
+	history // what was accepted, and when
 
-	cycle    int64         // requests accepted in the cycle of the first measure: a burst, or a window
-	cost     int64         // accepted requests to spread the cost of an attempt at more over
-	clean    int64         // … and of those, so many that tell what is refused by chance, where there is that, too
-	pressed  int64         // accepted since the latest reopening while others were waiting
-	gathered int64         // what a bucket may have held at the latest reopening …
-	closed   time.Duration // … before which it had been closed for so long
-	bunches  bool          // units come many at a time, as in a window
-	kept     keptUp        // whether low is only a pace that was kept up
-
-	trial   bool          // the pace is twice as high at first, to see whether it was shut for a penalty, or by an outage, or is no bucket
-	either  bool          // … this last one: it is a bucket, or two windows that met
-	tried   int64         // accepted in the latest trial, if that may have been of one window or of two; 0: it was not
-	ours    bool          // it was heed that chose for how long to wait before the first measure
-	shut    time.Duration // for how long it was closed at the latest blocks, at least
-	penalty time.Duration // for how long it shuts out whoever exceeds it; 0: for no longer than its rate explains
-
+	// What is known.
+	low     float64       // requests per second; 0: none learned
+	cycle   int64         // requests accepted in the cycle of the first measure: a burst, or a window
 	window  time.Duration // how long it takes to let through a cycle's worth, if it has a window; 0: not known
 	most    time.Duration // it is no longer than that; 0: none was measured
 	sure    bool          // and the latest reopening was in keeping with it
-	tooFast float64       // the pace that was refused last …
-	noMore  bool          // … which was no more than what was known …
-	known   float64       // … and the rate that was known until then; 0: none was, or it was no attempt at more
-	steady  float64       // … and the pace that had been kept up for two windows then, at least; 0: for less
-	stood   int           // times in a row that an attempt at more found the limit as it was …
-	hurried bool          // the next one is for the time that is over, before as many requests as it costs were accepted …
-	hasty   int           // … as were so many in a row that found no more
-	modest  float64       // a pace far below low that is kept to, as long as much is refused whatever the pace is; 0: it is not
-	shorter bool          // it may be far shorter: more is to be tried soon, and at a pace that rises fast
+	bunches bool          // units come many at a time, as in a window
+	kept    keptUp        // whether low is only a pace that was kept up
+	ours    bool          // it was heed that chose for how long to wait before the first measure
+	shut    time.Duration // for how long it was closed at the latest blocks, at least
+	penalty time.Duration // for how long it shuts out whoever exceeds it; 0: for no longer than its rate explains
+	trip    float64       // seconds that a request takes
 
-	trip float64 // seconds that a request takes
+	// How the pace goes on from the latest reopening: see at.
+	pressed  int64         // accepted since then while others were waiting
+	gathered int64         // what a bucket may have held then …
+	closed   time.Duration // … when it had been closed for so long
+	cost     int64         // accepted requests to spread the cost of an attempt at more over
+	clean    int64         // … and of those, so many that tell what is refused by chance, where there is that, too
+	climb    float64       // doublings of the pace per cycle where low may be far too low; 0: it is not
+	doubt    float64       // doublings from low to what is too fast, while the rate is searched for between them; 0: it is not
+	trial    bool          // the pace is twice as high at first, to see whether it was shut for a penalty, or by an outage, or is no bucket
+	either   bool          // … this last one: it is a bucket, or two windows that met
+	tried    int64         // accepted in the latest trial, if that may have been of one window or of two; 0: it was not
+	modest   float64       // a pace far below low that is kept to, as long as much is refused whatever the pace is; 0: it is not
+	shorter  bool          // the window may be far shorter: more is to be tried soon, and at a pace that rises fast
 
-	history
+	// What became of attempts at more.
+	tooFast float64 // the pace that was refused last …
+	noMore  bool    // … which was no more than what was known …
+	known   float64 // … and the rate that was known until then; 0: none was, or it was no attempt at more
+	steady  float64 // … and the pace that had been kept up for two windows then, at least; 0: for less
+	stood   int     // times in a row that an attempt at more found the limit as it was …
+	hurried bool    // the next one is for the time that is over, before as many requests as it costs were accepted …
+	hasty   int     // … as were so many in a row that found no more
 }
 
 const (
@@ -272,23 +273,26 @@ func (t *throughput) hurry() {
 // one that is accepted, until that is.
 func (t *throughput) pace() float64 { return t.at(max(t.pressed, 1)) }
 
-// at is the pace when so many have been accepted under pressure.
+// at is the pace when so many have been accepted under pressure since the latest reopening.
 func (t *throughput) at(n int64) float64 {
 	switch {
-	case t.modest > 0:
+	case t.modest > 0: // as much is refused at any pace
 		return t.modest
-	case t.doubt > 0:
+	case t.doubt > 0: // the rate is searched for
 		return t.searching(n)
-	case t.trial:
+	case t.trial: // it is tried whether the first measure was far too low
 		pace := t.low * cautious * t.twice(n)
 		if t.tried > 0 { // two windows would not let through as many once more at another pace
 			pace *= anotherPace
 		}
 		return pace
-	case t.climb > 0:
+	case t.climb > 0: // it may have been too low: the pace rises from the first request on
 		return min(t.low*cautious*math.Exp2(min(t.climb*float64(n)/t.round(1), 30)), t.bySteps(n))
 	case t.shorter && n >= t.cost:
 		return t.low * t.twice(n-t.cost)
+	}
+	// The rate is known. It is approached until as many were accepted as an attempt at more costs; then the pace rises.
+	switch {
 	case n < t.clean:
 		return farBelow * t.low
 	case n < t.cost && t.sure: // its window is counted, too (within), and lets through no more than that however they meet
