@@ -124,38 +124,48 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 // known now; false where that depends on answers still to come. pressed says
 // that others wait behind.
 func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Time, bool) {
-	room, closed, alone := l.room(now, p), now.Before(l.closed), l.own.inFlight == 0
 	if l.isFar(p) {
 		return latest(l.farFree(now, n, p), l.closed), true
 	}
+	room, closed := l.room(now, p), now.Before(l.closed)
 	pressed = pressed || l.spent >= p.Quota-1 && l.sparing(p) // those whose answers are on the way will be back
 	refills := l.shape == shapeRefill && l.stated && !closed
-	beside := l.shape == shapeSliding && l.othersSeen
-	switch until := l.until(); {
+	switch {
 	case pressed && l.left <= n+1 && l.inLumps() && !closed:
-		return latest(now, l.nextLump(p, n)), alone
-	case room >= n && (!pressed || room > n && !(refills && l.twoCounts())):
+		return latest(now, l.nextLump(p, n)), l.own.inFlight == 0
+	case room >= n && !pressed, room > n && !(refills && l.twoCounts()):
 		return now, true
 	case refills:
 		return l.filledWith(now, n, p, pressed), true
-	case room >= n && !beside:
+	case room >= n && !l.slidesBeside(): // the last unit, for which others wait as well
 		return l.lastUnit(now, p), true
-	case closed:
-		return l.windowsOn(l.closed, n, room, p), true // even where less would do
+	}
+	return l.comesBack(now, n, room, p, pressed)
+}
+
+// slidesBeside reports whether a window slides that others use, too.
+func (l *ledger) slidesBeside() bool { return l.shape == shapeSliding && l.othersSeen }
+
+// comesBack is free where no more than room units are left, and more do not come back steadily.
+func (l *ledger) comesBack(now time.Time, n, room int64, p *Policy, pressed bool) (time.Time, bool) {
+	alone := l.own.inFlight == 0
+	switch until := l.until(); {
+	case now.Before(l.closed): // nothing goes before, even where less would do
+		return l.windowsOn(l.closed, n, room, p), true
 	case l.partial && l.stated && !l.flows() && l.left >= n && (until.IsZero() && p.Window > 0 || until.Sub(l.said) > p.Window*9/10): // more may come back long before a window is over
 		return latest(now, l.said.Add(p.Window/10)), alone
 	case l.shape != shapeSliding && !l.stated && l.piecemeal && room > 0 && room == l.holds(p): // more than was ever there: see what the origin says
 		return now, true
-	case l.shape == shapeSliding, until.IsZero() && !l.stated && p.Window > 0:
+	case l.shape == shapeSliding, until.IsZero() && !l.stated && p.Window > 0: // as this process's own use does
 		at, known := l.own.back(now, n-room, p.Window)
-		if beside {
+		if l.slidesBeside() {
 			at, known = l.backToAny(now, n-room, p, pressed)
 		}
 		if !known && alone {
 			return now, true // others hold it all: see what the origin says
 		}
 		return at, known
-	case !until.IsZero():
+	case !until.IsZero(): // at the reset
 		at := l.windowsOn(until, n, room, p)
 		if !l.stated && p.Window > 0 { // by the policy alone, of which nothing is known but what went
 			if back, known := l.own.back(now, n-p.Quota+l.own.used(now, p.Window), p.Window); known {
@@ -163,7 +173,7 @@ func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Tim
 			}
 		}
 		return at, true
-	case p.Window > 0:
+	case p.Window > 0: // a window after what was said, if nobody says when
 		return l.lapses(p), true
 	case alone: // nothing in flight, nothing said
 		return now, true
