@@ -106,7 +106,7 @@ type within struct {
 func (w *within) keepTo(l *learner, pace float64) {
 	r := &l.rate
 	w.trip, w.window = l.quickest, r.window
-	if w.holds = !l.blocked && !l.goesByAnswers() && r.climb == 0 && r.doubt == 0 && l.quickest < r.window; w.holds {
+	if w.holds = !l.blocked && !l.goesByAnswers() && r.climb == 0 && l.quickest < r.window; w.holds {
 		w.quota = max(r.cycle, int64(math.Ceil(pace*w.window.Seconds()-1e-6))) // at the very pace of the window no more than it lets through
 	}
 }

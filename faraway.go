@@ -71,9 +71,6 @@ func (l *ledger) farRoom(now time.Time, p *Policy) int64 {
 
 // farMost is how many may go in a span.
 func (l *ledger) farMost(p *Policy) int64 {
-	if p.Quota == 1 {
-		return 1
-	}
 	return max(p.Quota-1-l.away.foreign, 1)
 }
 

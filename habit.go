@@ -62,7 +62,7 @@ func (h *habit) tells(route string, p *Policy) bool {
 		h.inRow = 0
 		return false
 	}
-	return h.ours && !h.onRefusals && h.late(p) && h.route == route
+	return h.ours && h.late(p) && h.route == route
 }
 
 // broken reports whether the policy was not announced for longer than its

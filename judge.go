@@ -65,7 +65,7 @@ func (v *verdict) goes(now time.Time) bool { return !v.events && !v.at.After(now
 // spacedAlone reports whether nothing but an interval holds the request, until an instant: a pace then does not begin
 // when that is over, and a deadline that it passes is out of reach already.
 func (v *verdict) spacedAlone() bool {
-	return !v.events && v.cause == CauseInterval && v.last.cause == CauseInterval
+	return !v.events && v.cause == CauseInterval
 }
 
 // judge says when a may go from a place in line. Every limit is judged at one

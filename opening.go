@@ -40,7 +40,7 @@ const (
 // start begins anew with one request. An opening that waits for its first
 // answer goes on as it is; one whose request was refused waits for that of the next.
 func (o *opening) start(now time.Time) {
-	if o.limit == 1 && !o.scouted {
+	if o.limit == 1 {
 		o.used = o.used && o.flying > 0
 		return
 	}

@@ -15,7 +15,7 @@ import "time"
 // at a pace well above what a window lets through is refused in the second one at the latest.
 func (t *throughput) outgrown(pace float64, until time.Time, n, later int64) bool {
 	most := 2*t.quota() + few/2
-	if t.burst == 0 || n < most || backOff*pace*t.shut.Seconds() <= float64(t.quota()) {
+	if n < most || backOff*pace*t.shut.Seconds() <= float64(t.quota()) {
 		return false
 	}
 	first, known := t.ago(most + later)

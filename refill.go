@@ -27,8 +27,7 @@ type refilling struct {
 	regained   float64   // units a second that came back lately; 0: not measured
 	markedAt   time.Time // when that was last reckoned …
 	markedLeft int64     // … what was left then …
-	markedUse  int64     // … and answered …
-	brimmed    bool      // … and whether it may have been full since
+	markedUse  int64     // … and answered
 	seenFrom   time.Time // since when it is seen how much comes back at least …
 	seenLeft   int64     // … what was left then …
 	seenSent   int64     // … and sent
@@ -197,14 +196,14 @@ func (l *ledger) taken(p *Policy) bool {
 // full meanwhile that says nothing. Where the window was only inferred, and resets do not tell
 // how soon units come back, what is told in whole units has to be some, and one less counts.
 func (l *ledger) measureRefill(now time.Time, c *charge, p *Policy, r int64) {
-	l.brimmed = l.brimmed || r+c.n >= min(l.brim, p.Quota) // none was missing when the request came, as far as is known
+	full := r+c.n >= min(l.brim, p.Quota) // none was missing when the request came, as far as is known
 	d, used := now.Sub(l.markedAt), l.answered-l.markedUse
 	came, enough := r-l.markedLeft+used, int64(1)
 	if l.inferred > 0 && !l.fillsUp {
 		came, enough = came-1, fewBack
 	}
 	switch {
-	case l.brimmed || l.markedAt.IsZero():
+	case full || l.markedAt.IsZero():
 	case d < p.Window/10, came < enough && d < p.Window:
 		return
 	case came > 0:
@@ -214,7 +213,7 @@ func (l *ledger) measureRefill(now time.Time, c *charge, p *Policy, r int64) {
 		}
 		l.regained += (got - l.regained) / 4
 	}
-	l.markedAt, l.markedLeft, l.markedUse, l.brimmed = now, r, l.answered, false
+	l.markedAt, l.markedLeft, l.markedUse = now, r, l.answered
 }
 
 // fewBack are so many units that one more or less hardly matters.

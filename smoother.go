@@ -82,7 +82,7 @@ func (s *slot) paceTo(now, end time.Time, waiting int64, sm *Smoothing) float64 
 	if l := &s.ledger; l.shape == shapeUnknown && l.streak > 0 && l.inferred == 0 && l.most+l.own.used(now, p.Window) < p.Quota {
 		ahead = max(ahead, p.Window) // others use it, and it may be a bucket, and the reset when that is full
 	}
-	if ahead <= 0 || left <= 0 || left >= unlimited {
+	if ahead <= 0 || left <= 0 {
 		return math.Inf(1) // the ledger decides alone
 	}
 	if !sm.always() && (s.ledger.atOnce() || left == 1 && (waiting > 1 || s.demand.lasting() > 0) && !s.ledger.othersSeen) { // the last one goes when that costs nothing

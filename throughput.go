@@ -114,14 +114,14 @@ func (t *throughput) refused(start time.Time, usual, through float64) {
 	t.tooFast, t.known = t.pace(), 0
 	t.steady = t.steadily(start, usual)
 	t.noMore = t.tooFast <= t.low
-	if t.climb == 0 && t.doubt == 0 && t.tooFast > t.low {
+	if t.climb == 0 && t.tooFast > t.low {
 		t.known = t.low
 	}
 	t.kept.proves(least)
 	switch {
 	case t.penalty > 0:
 		t.punished(usual)
-	case t.trial && !t.ours && t.tooFast > t.low && t.pressed >= t.cycle && t.onceMore(t.total-t.opened.n):
+	case t.trial && !t.ours && t.pressed >= t.cycle && t.onceMore(t.total-t.opened.n):
 		again = t.tried > 0
 	case t.tooFast > t.low && t.doubt > 0:
 		again = t.narrow(least, usual)

@@ -156,14 +156,7 @@ func (u *usage) expire(now time.Time, window time.Duration) {
 		u.logged -= u.log[i].n
 		i++
 	}
-	switch {
-	case i == 0:
-	case i == len(u.log):
-		u.log = u.log[:0]
-		if cap(u.log) > 2*exactUnits {
-			u.log = nil
-		}
-	default:
+	if i > 0 {
 		u.log = u.log[:copy(u.log, u.log[i:])]
 	}
 }
@@ -190,9 +183,6 @@ func (u *usage) back(now time.Time, n int64, window time.Duration) (time.Time, b
 
 // backWith is back for what this usage and another make up together.
 func (u *usage) backWith(v *usage, now time.Time, n int64, window time.Duration) (time.Time, bool) {
-	if n <= 0 {
-		return now, true
-	}
 	for i, j := 0, 0; i < len(u.log) || j < len(v.log); {
 		var e use
 		if j == len(v.log) || i < len(u.log) && !v.log[j].last.Before(u.log[i].last) {
