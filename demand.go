@@ -4,12 +4,12 @@ import "time"
 
 // demand is how fast requests come for a policy.
 type demand struct {
-	short  flow // how many come in a tenth of the window: long enough not to take a short burst for a lasting one, short enough to see one that lasts before it has used up the quota …
-	long   flow // … and in all of it
-	run         // of requests of which each came soon after another had gone …
-	before run  // … as it was before the latest came
-	stream run  // of requests of which each came while another one waited, or in the tenth of the window after it could be answered, whatever became of them …
-	until  run  // … as it was before the latest came
+	short   flow // how many come in a tenth of the window: long enough not to take a short burst for a lasting one, short enough to see one that lasts before it has used up the quota …
+	long    flow // … and in all of it
+	run          // of requests of which each came soon after another had gone …
+	before  run  // … as it was before the latest came
+	stream  run  // of requests of which each came while another one waited, or in the tenth of the window after it could be answered, whatever became of them
+	batches batches
 }
 
 // A flow counts what comes in spans of time.
@@ -70,6 +70,7 @@ func (d *demand) add(now time.Time, n int64, span time.Duration) {
 func (d *demand) drop(now time.Time, n int64, span time.Duration) {
 	d.short.drop(now, n, span)
 	d.long.drop(now, n, 10*span)
+	d.batches.drop(n)
 }
 
 // follow counts a request that came; gone is when the latest one before it was sent. It
@@ -84,7 +85,6 @@ func (d *demand) follow(now, gone time.Time, soon time.Duration) {
 
 // comes counts a request that came in the stream of them: while one waits, or soon after another one came or, gone, was sent.
 func (d *demand) comes(now, gone time.Time, soon time.Duration, waiting bool) {
-	d.until = d.stream
 	if d.stream.came.IsZero() || !waiting && now.Sub(latest(d.stream.came, gone)) > soon {
 		d.stream.since = now
 	}
@@ -112,14 +112,21 @@ func (p *partition) wants(now time.Time, a *ask) {
 		span := s.span(now)
 		s.demand.add(now, n, span)
 		s.demand.comes(now, s.taken, span+2*s.ledger.usual, p.queued() > 0)
+		s.demand.batches.add(now, s.taken, n, s.terms.Window, s.ledger.usual, p.waiting() > 0)
 		s.demand.follow(now, s.taken, max(s.ledger.grain, s.ledger.rounded, 2*s.ledger.usual))
 	})
 }
 
-// neverCame undoes wants, if no other request came since, as if a had not come at all.
-func (p *partition) neverCame(now time.Time, a *ask) {
-	p.wantsNot(now, a)
-	p.eachWanted(a, func(s *slot, _ int64) { s.demand.stream = s.demand.until })
+// asIfNobodyCame calls f, and undoes what that makes of demand.
+func (p *partition) asIfNobodyCame(f func()) {
+	was := make([]demand, len(p.slots))
+	for i, s := range p.slots {
+		was[i] = s.demand
+	}
+	f()
+	for i, s := range p.slots[:len(was)] {
+		s.demand = was[i]
+	}
 }
 
 // wantsNot undoes wants, if no other request came since. That it came is not forgotten.

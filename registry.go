@@ -211,10 +211,12 @@ func (r *Registry) look(req *http.Request, a ask) (d Decision, pr prospect) {
 		o.serve(now)
 	}
 	pl := p.placeOf(&a)
-	p.wants(now, &a) // as it would
-	v := p.behindOthers(now, &a, &pl, p.judge(now, &a, &pl))
-	pr = p.prospect(now, &a, &pl, &v)
-	p.neverCame(now, &a)
+	var v verdict
+	p.asIfNobodyCame(func() {
+		p.wants(now, &a) // as it would
+		v = p.behindOthers(now, &a, &pl, p.judge(now, &a, &pl))
+		pr = p.prospect(now, &a, &pl, &v)
+	})
 	if v.goes(now) {
 		v = p.behindKin(now, &a, v)
 	}

@@ -66,7 +66,8 @@ func (s *slot) paceAlong(now time.Time, waiting int64, sm *Smoothing) float64 {
 	if p.Window == 0 || p.Quota == 0 {
 		return math.Inf(1)
 	}
-	if !s.paced(now, p.Window, float64(waiting), float64(s.remaining(now)), sm) {
+	if s.affords(now, now.Add(p.Window), float64(waiting), float64(p.Quota), sm) ||
+		!s.paced(now, p.Window, float64(waiting), float64(s.remaining(now)), sm) {
 		s.plan = plan{}
 		return math.Inf(1)
 	}
@@ -88,7 +89,7 @@ func (s *slot) paceTo(now, end time.Time, waiting int64, sm *Smoothing) float64 
 	if !sm.always() && (s.ledger.atOnce() || left == 1 && (waiting > 1 || s.demand.lasting() > 0) && !s.ledger.othersSeen) { // the last one goes when that costs nothing
 		return math.Inf(1)
 	}
-	if !s.paced(now, ahead, float64(waiting), left, sm) {
+	if s.affords(now, end, float64(waiting), left, sm) || !s.paced(now, ahead, float64(waiting), left, sm) {
 		s.plan = plan{}
 		return math.Inf(1)
 	}
@@ -154,6 +155,14 @@ func (s *slot) paced(now time.Time, ahead time.Duration, waiting, left float64, 
 		want *= 2
 	}
 	return want > back
+}
+
+// affords reports whether what is asked for until an instant is there by then, if batches come as they came before.
+func (s *slot) affords(now, until time.Time, waiting, there float64, sm *Smoothing) bool {
+	if sm.always() || s.ledger.othersSeen || s.ledger.othersMet || s.source == SourceAnnounced && now.Sub(s.met) <= s.terms.Window {
+		return false
+	}
+	return s.demand.batches.ahead(until, waiting) <= there
 }
 
 // mayBeAll reports whether the requests that come may be all there are: they have only begun to. Then half of what

@@ -179,20 +179,7 @@ func TestBatchThatTheQuotaAffordsIsNotSlowed(t *testing.T) {
 					time.Sleep(c.window / 50)
 				}
 				began := time.Now()
-				todo := make(chan struct{}, c.batch)
-				for range c.batch {
-					todo <- struct{}{}
-				}
-				close(todo)
-				var busy sync.WaitGroup
-				for range workers {
-					busy.Go(func() {
-						for range todo {
-							get()
-						}
-					})
-				}
-				busy.Wait()
+				each(c.batch, workers, get)
 				most := time.Duration(c.batch/workers+1)*trip + 10*trip // the scout, and what goes while nothing is known
 				if took := time.Since(began); took > most || o.Tally().Refused > 0 {
 					t.Errorf("%v, %d of %d per %v, known %v: took %v, want at most %v; %d refused",
@@ -269,4 +256,71 @@ func TestMoreThanABatchIsSpread(t *testing.T) {
 			t.Errorf("%d of %d went in a quarter of an hour, %d of them in its first minute", later, quota, soon)
 		}
 	})
+}
+
+// each has workers do so many things, one after the other each.
+func each(things, workers int, do func()) {
+	todo := make(chan struct{}, things)
+	for range things {
+		todo <- struct{}{}
+	}
+	close(todo)
+	var busy sync.WaitGroup
+	for range workers {
+		busy.Go(func() {
+			for range todo {
+				do()
+			}
+		})
+	}
+	busy.Wait()
+}
+
+// A job that comes again and again, and each time is over before the quota is, goes as it comes once that was seen to be so: that the first
+// two of its runs came so soon one after the other, or nearly used up the quota, says no more of what is to come.
+func TestRecurringBatchesThatTheQuotaAffordsAreNotSlowed(t *testing.T) {
+	const trip, workers = 100 * time.Millisecond, 20
+	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindowByClock, heedtest.FixedWindow, heedtest.GCRA} {
+		for _, dialect := range []heedtest.Dialect{heedtest.IETF11, heedtest.XRateLimitEpoch} {
+			for _, c := range []struct {
+				quota  int64
+				window time.Duration
+				batch  int
+				every  time.Duration
+			}{
+				{1000, time.Hour, 950, time.Hour},
+				{3000, 24 * time.Hour, 100, time.Hour},
+				{500, time.Minute, 450, 5 * time.Minute},
+				{100, time.Minute, 45, 30 * time.Second},
+			} {
+				synctest.Test(t, func(t *testing.T) {
+					o := heedtest.NewOrigin(heedtest.Config{
+						Algorithm: algorithm, Dialect: dialect, Policies: []heedtest.Policy{{Quota: c.quota, Window: c.window}}, Latency: heedtest.RoundTrip(trip),
+					})
+					tr := quiet(t, o, heed.Limits{})
+					defer tr.Registry.Close()
+					rounds := 3 + int(c.window/c.every)
+					var took time.Duration
+					for range 2 * rounds {
+						began := time.Now()
+						each(c.batch, workers, func() {
+							if resp, err := tr.Client().Get(example); err == nil {
+								resp.Body.Close()
+							}
+						})
+						took = time.Since(began)
+						rounds--
+						if most := time.Duration(c.batch/workers+1)*trip + time.Second; rounds < 0 && took > most {
+							t.Errorf("%v, %v, %d of %d per %v, every %v: took %v, want at most %v", algorithm, dialect, c.batch, c.quota, c.window, c.every, took, most)
+							break
+						}
+						time.Sleep(time.Until(began.Add(c.every)))
+					}
+					if refused := o.Tally().Refused; refused > 0 {
+						t.Errorf("%v, %v, %d of %d per %v, every %v: %d refused", algorithm, dialect, c.batch, c.quota, c.window, c.every, refused)
+					}
+				})
+			}
+		}
+	}
 }
