@@ -25,7 +25,8 @@ type counter struct {
 	before     float64       // units used in the window before …
 	own        float64       // … those of them that this process used …
 	mark       int64         // … and units of requests answered that used nothing of the present one: of those before, or refused
-	unsure     int64         // units of requests answered since, of which it is not known whether they were of the present one, or counted at all
+	unsure     int64         // units of requests answered since, of which it is not known whether they were of the present one, or counted at all …
+	atOnce     bool          // … and far more of it came back at once when the present one began than two counts give back
 	cut        bool          // in the last second of a window no reset is named: they are rounded down …
 	uncut      bool          // … or one was once
 	ticks      time.Duration // it goes by a clock that is cut to whole ones of these; zero: that is not cut
@@ -95,7 +96,7 @@ func (l *ledger) learnCounter(now, start time.Time, c *charge, p *Policy, s *sta
 	l.hearCut(now, start, s, r)
 	if r > 0 && !s.refused && s.tells(w) {
 		l.stretchWindow(p, s)
-		if !l.hearTurn(now, start, c, s) {
+		if !l.hearTurn(now, start, c, p, s) {
 			return
 		}
 		l.measureWindow(p, s)
@@ -170,7 +171,7 @@ func (k *counter) turns(s *statement, ends, last time.Time) (turns time.Duration
 
 // hearTurn follows when the present window ends, and counts what was used in it once it has.
 // It reports whether the answer is about the present one.
-func (l *ledger) hearTurn(now, start time.Time, c *charge, s *statement) bool {
+func (l *ledger) hearTurn(now, start time.Time, c *charge, p *Policy, s *statement) bool {
 	k, w := &l.counter, l.counter.window
 	ends, last := start.Add(s.reset-s.resolution), now.Add(s.reset+s.resolution)
 	if k.cut {
@@ -187,6 +188,8 @@ func (l *ledger) hearTurn(now, start time.Time, c *charge, s *statement) bool {
 		k.named = instants{latest(k.named.first, named.first), soonest(k.named.last, named.last)}
 		k.ends, k.last, k.edge = latest(k.ends, ends), soonest(k.last, last), soonest(k.edge, edge)
 	case turns == 1:
+		steadily := now.Sub(k.at).Seconds() * p.rate()
+		k.atOnce = float64(k.used-p.Quota+s.remaining) > steadily+float64(p.Quota)/4
 		k.own = float64(mark - k.mark - k.unsure)
 		if k.before > 0 { // else nobody knows how much of what was in use was of the window before that
 			k.before = float64(k.used-1) - k.gone(k.at) // what is left is told in whole units
@@ -203,6 +206,7 @@ func (l *ledger) hearTurn(now, start time.Time, c *charge, s *statement) bool {
 		return false
 	default:
 		k.ends, k.last, k.edge, k.mark, k.unsure, k.before, k.own, k.fits, k.since = ends, last, edge, mark, 0, 0, 0, 0, time.Time{}
+		k.atOnce = false
 		k.named, k.prior = named, instants{}
 	}
 	if !whole || k.last.Before(k.ends) { // it is not the end of a window that is named
@@ -263,7 +267,7 @@ func (l *ledger) weigh(now, start time.Time, c *charge, p *Policy, s *statement,
 	long := now.Sub(k.from) > k.last.Sub(k.ends) // a reset that every answer puts off would show
 	jumps := k.counter.contradict(0)
 	slides := !k.stays && !(jumps && l.shape == shapeRefill) && !k.sliding.contradict(l.foreign/8) && (l.inferred > 0 || k.sliding.most+2 >= float64(p.Quota) || !now.Before(k.due))
-	fits := long && k.own >= fewUnits && k.fits >= convinced && !k.up && !k.down && k.fixed.contradict(0) && !slides
+	fits := long && !k.atOnce && k.own >= fewUnits && k.fits >= convinced && !k.up && !k.down && k.fixed.contradict(0) && !slides
 	if fits || l.othersSeen && k.stays && !k.fills {
 		if l.shape, k.known = shapeRefill, true; jumps {
 			k.ticks = l.tick()

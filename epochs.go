@@ -194,6 +194,7 @@ func (l *ledger) noticeReset(now, start time.Time, c *charge, p *Policy, s state
 			return
 		}
 		l.shape, l.fillsUp, l.streak, l.counter = shapeReset, false, 0, counter{}
+		l.doubted = true
 	}
 	l.shorten(now, p)
 	l.turned(start, c)

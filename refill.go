@@ -10,7 +10,8 @@ const trust = 0.9
 
 // refilling is what speaks for a quota that comes back steadily, and how fast it does.
 type refilling struct {
-	gains      int       // answers that speak for it
+	gains      int       // answers that speak for it …
+	doubted    bool      // … and yet all was back at once once they had
 	streak     int       // statements in a row that fit a bucket that refills …
 	fitsFrom   time.Time // … when the first of them came …
 	fitsUp     bool      // … if resets are rounded up …
@@ -156,6 +157,9 @@ func (l *ledger) lasts() (least, most time.Duration) {
 // sliding window too, but that has what this process has not used of it within a window.
 func (l *ledger) learnRefill(now time.Time, c *charge, p *Policy, r, least int64) {
 	if least <= l.most || r+c.n-l.unread(c, p) <= c.said || p.Window <= 0 || p.Quota <= 0 || l.flows() || now.Before(l.adopted) {
+		return
+	}
+	if l.doubted && (r <= c.said || c.epoch != l.epoch) { // it may have cost nothing
 		return
 	}
 	if r+l.sent-min(l.saidOf, c.answered) >= p.Quota { // all is back but what may have gone since: a window turned unseen

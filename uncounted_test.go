@@ -135,3 +135,55 @@ func TestUnchangedAnswersOfGitHubAreNotPaced(t *testing.T) {
 		})
 	}
 }
+
+// Of two hosts behind one name each keeps a count of its own, or an origin does not count half of what it is asked for: more is
+// left than was reckoned with. That is no quota that comes back bit by bit, for when a window ends all of it is back at once.
+func TestRequestsThatUseNothingHideNoWindow(t *testing.T) {
+	const quota, length, windows = 600, time.Minute, 10
+	for what, counter := range map[string]func(asked int, rng *rand.Rand) int{
+		"half free, at random":  func(_ int, rng *rand.Rand) int { return 2 * rng.IntN(2) },
+		"two counts, in turn":   func(asked int, _ *rand.Rand) int { return asked % 2 },
+		"two counts, at random": func(_ int, rng *rand.Rand) int { return rng.IntN(2) },
+		"a tenth free, in turn": func(asked int, _ *rand.Rand) int { return 2 * (1 - min(asked%10, 1)) },
+	} {
+		for _, ietf := range []bool{false, true} {
+			t.Run(fmt.Sprint(what, "/", ietf), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					rng := rand.New(rand.NewPCG(1, 1))
+					var used [3]int // by two counters, and by none
+					var end time.Time
+					asked, accepted := 0, 0
+					l := &limiter{accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
+						if !now.Before(end) {
+							used, end = [3]int{}, now.Truncate(length).Add(length)
+						}
+						asked++
+						i := counter(asked, rng)
+						ok := i == 2 || used[i] < quota
+						if ok {
+							used[i]++
+							accepted += 1 - i/2
+						}
+						left := quota - used[i%2]
+						if ietf {
+							h.Set("RateLimit-Policy", fmt.Sprintf(`"p";q=%d;w=%d`, quota, length/time.Second))
+							h.Set("RateLimit", fmt.Sprintf(`"p";r=%d;t=%d`, left, (end.Sub(now)+time.Second-1)/time.Second))
+						} else {
+							usualFields(h, quota, left, end.Unix())
+						}
+						return ok
+					}, way: 25 * time.Millisecond}
+					l.askedBy(t, 32, windows*length)
+					counters := 1
+					if used[1] > 0 {
+						counters = 2
+					}
+					t.Logf("%d counted, %d refused", accepted, l.refused)
+					if want := counters * windows * quota * 85 / 100; l.refused > 0 || accepted < want {
+						t.Errorf("%d counted, %d refused; want at least %d, and none", accepted, l.refused, want)
+					}
+				})
+			})
+		}
+	}
+}
