@@ -66,8 +66,12 @@ func (s *slot) paceAlong(now time.Time, waiting int64, sm *Smoothing) float64 {
 	if p.Window == 0 || p.Quota == 0 {
 		return math.Inf(1)
 	}
-	if s.affords(now, now.Add(p.Window), float64(waiting), float64(p.Quota), sm) ||
-		!s.paced(now, p.Window, float64(waiting), float64(s.remaining(now)), sm) {
+	left := float64(s.remaining(now))
+	fits := s.affords(now, now.Add(p.Window), float64(waiting), float64(p.Quota), sm)
+	if s.ledger.shape == shapeRefill { // which is not to run empty
+		fits = fits && s.affords(now, now, float64(waiting), left, sm)
+	}
+	if fits || !s.paced(now, p.Window, float64(waiting), left, sm) {
 		s.plan = plan{}
 		return math.Inf(1)
 	}
@@ -157,9 +161,12 @@ func (s *slot) paced(now time.Time, ahead time.Duration, waiting, left float64, 
 	return want > back
 }
 
-// affords reports whether what is asked for until an instant is there by then, if batches come as they came before.
+// affords reports whether what is asked for until an instant is there by then, if batches come as they came before. Where it is
+// in doubt how the quota comes back, as much need not be there as it seems.
 func (s *slot) affords(now, until time.Time, waiting, there float64, sm *Smoothing) bool {
-	if sm.always() || s.ledger.othersSeen || s.ledger.othersMet || s.source == SourceAnnounced && now.Sub(s.met) <= s.terms.Window {
+	l := &s.ledger
+	alone := s.source == SourceConfigured || now.Sub(s.met) > s.terms.Window || l.solitude.alone >= solitary
+	if !alone || l.othersSeen || l.othersMet || l.doubted || sm.always() {
 		return false
 	}
 	return s.demand.batches.ahead(until, waiting) <= there
