@@ -119,13 +119,13 @@ func (p *partition) wants(now time.Time, a *ask) {
 
 // asIfNobodyCame calls f, and undoes what that makes of demand.
 func (p *partition) asIfNobodyCame(f func()) {
-	was := make([]demand, len(p.slots))
-	for i, s := range p.slots {
-		was[i] = s.demand
+	was := make([]demand, 0, 2) // most have no more policies, and no memory is allocated for those
+	for _, s := range p.slots {
+		was = append(was, s.demand)
 	}
 	f()
-	for i, s := range p.slots[:len(was)] {
-		s.demand = was[i]
+	for i, d := range was {
+		p.slots[i].demand = d
 	}
 }
 
