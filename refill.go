@@ -216,7 +216,7 @@ func (l *ledger) measureRefill(now, start time.Time, c *charge, p *Policy, r int
 	}
 	switch {
 	case full || l.markedAt.IsZero():
-	case d < p.Window/10, came < enough && d < p.Window, p.rate()*d.Seconds() < 8*float64(open+l.markedOpen) && d < p.Window:
+	case d < p.Window/10, came < enough && d < p.Window, l.fillsUp && p.rate()*d.Seconds() < 8*float64(open+l.markedOpen) && d < p.Window:
 		return
 	case came > 0:
 		got := float64(came) / d.Seconds()
