@@ -333,7 +333,7 @@ func (l *ledger) leaves(now time.Time, n int64, p *Policy) float64 {
 	if l.cuts() && l.closing(now) {
 		leaves, spare = 0, min(aQuarter, l.refill(p)*l.usual.Seconds())
 	}
-	if l.lastOfWindow(now, n, p) || l.neverEnds() && l.refill(p)*l.quickest.Seconds() < 1 {
+	if l.lastOfWindow(now, n, p) || l.neverEnds() && l.oneByOne(p) {
 		leaves = 0
 	}
 	if l.twoCounts() {
@@ -347,10 +347,11 @@ func (l *ledger) leaves(now time.Time, n int64, p *Policy) float64 {
 
 // lastOfWindow reports whether of two counts too little will come back by the end of the window for another unit
 // to go beside the last one, which is lost then: that it has all stop for a moment costs nothing of this window, and
-// what comes back meanwhile can go later in the next. Where they are not small a unit matters less than that.
+// what comes back meanwhile can go later in the next. Of a quota that is not small, only where what is left is known to a unit
+// until the end, for else it runs empty too soon.
 func (l *ledger) lastOfWindow(now time.Time, n int64, p *Policy) bool {
 	k := &l.counter
-	if p.Quota >= shareable || !l.counted(now, p) || l.othersSeen {
+	if !l.counted(now, p) || l.othersSeen || p.Quota >= shareable && (k.cut || !l.oneByOne(p)) {
 		return false
 	}
 	end := k.last

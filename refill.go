@@ -323,11 +323,14 @@ func (l *ledger) uncounted() int64 {
 }
 
 // neverEnds reports whether nothing is ever said of when there is more of what comes back steadily, so that the answer that
-// tells of nothing left stops nothing either: its last unit need not be left. Where more comes back than one while an
-// answer is on its way, several may go on what the same answer said, and one is left against that.
+// tells of nothing left stops nothing either.
 func (l *ledger) neverEnds() bool {
 	return l.shape == shapeRefill && l.unnamed >= fewSilent && !l.othersSeen
 }
 
 // fewSilent are so many answers that none of a bucket's fails to name a reset by chance, or because it is rounded.
 const fewSilent = 32
+
+// oneByOne reports whether no more than one unit comes back while an answer is on its way: then no two requests go on what
+// the same answer said, and the last unit may go. Of more than one that is left against what is not known.
+func (l *ledger) oneByOne(p *Policy) bool { return l.refill(p)*l.quickest.Seconds() < 1 }
