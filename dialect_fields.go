@@ -1,6 +1,7 @@
 package heed
 
 import (
+	"fmt"
 	"iter"
 	"net/http"
 	"slices"
@@ -286,6 +287,27 @@ func (d *Dialect) spokenAt(origin string) bool {
 		}
 	}
 	return false
+}
+
+// check reports the first of a dialect's Origins that covers no origin as
+// [OriginOf] names them: it is a mistake, and the dialect would never be spoken.
+func (d *Dialect) check() error {
+	for _, pattern := range d.Origins {
+		name := pattern
+		if !strings.Contains(name, "://") {
+			name = "any://" + name // which has no port of its own
+		}
+		scheme, host, _ := strings.Cut(name, "://")
+		if host == "*" {
+			continue
+		}
+		name = scheme + "://" + strings.TrimPrefix(strings.TrimPrefix(host, "*"), ".")
+		if canonical, ok := canonicalPattern(name); !ok || !equalASCII(canonical, name) {
+			return fmt.Errorf("heed: dialect %q: no origin is %q: want scheme://host[:port] or host[:port], in ASCII and without the scheme's own port; *.host for all hosts under one; or *",
+				d.Name, withoutSecrets(pattern))
+		}
+	}
+	return nil
 }
 
 // originMatches reports whether a pattern, as in Dialect.Origins, covers an

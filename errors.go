@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// ErrLimited matches, with [errors.Is], every [*LimitError].
+// ErrLimited matches, with [errors.Is], every [*LimitError]: heed did not send
+// the request. A refusal of the server is a response, and no error.
 var ErrLimited = errors.New("heed: request not sent: rate limited")
 
 // ErrClosed is returned for requests that were waiting on a [Registry] when
@@ -181,7 +182,7 @@ func (e *LimitError) why() string {
 	case e.Reason == ReasonMaxWait:
 		return ", and MaxWait is over"
 	case e.Reason == ReasonQueueFull:
-		return ", and the queue is full"
+		return ", and MaxQueue requests wait already"
 	case e.Wait > 0:
 		return ", and was asked not to wait"
 	}
@@ -194,7 +195,7 @@ func (e *LimitError) whose() string {
 	case e.source == SourceConfigured && e.Policy == "": // few who set one name it
 		return "a configured policy"
 	case e.Policy == "":
-		return "a policy of the origin"
+		return "a policy without a name"
 	case e.source == SourceLearned: // no origin knows of it
 		return fmt.Sprintf("policy %q, which heed inferred from refusals,", e.Policy)
 	}

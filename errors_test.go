@@ -21,13 +21,13 @@ func TestLimitErrorIsASentence(t *testing.T) {
 		{heed.LimitError{Policy: "daily", Wait: time.Minute, Reason: heed.ReasonDeadline, Cause: heed.CausePolicy},
 			`heed: request to https://api.example.org not sent: policy "daily" has too little left; it could start in 1m0s at the earliest, not before its deadline`},
 		{heed.LimitError{Wait: 90 * time.Millisecond, Reason: heed.ReasonMaxWait, Cause: heed.CausePolicy},
-			`heed: request to https://api.example.org not sent: a policy of the origin has too little left; it could start in 90ms at the earliest, longer than MaxWait allows`},
+			`heed: request to https://api.example.org not sent: a policy without a name has too little left; it could start in 90ms at the earliest, longer than MaxWait allows`},
 		{heed.LimitError{Policy: "p", Wait: time.Second, Reason: heed.ReasonNoWait, Cause: heed.CauseSmoother},
 			`heed: request to https://api.example.org not sent: requests are being spread over the window of policy "p"; it could start in 1s at the earliest, and was asked not to wait`},
 		{heed.LimitError{Wait: time.Hour, Reason: heed.ReasonDeadline, Cause: heed.CausePause},
 			`heed: request to https://api.example.org not sent: the origin is paused; it could start in 1h0m0s at the earliest, not before its deadline`},
 		{heed.LimitError{Wait: time.Second, Reason: heed.ReasonQueueFull, Cause: heed.CauseInterval},
-			`heed: request to https://api.example.org not sent: the interval between requests has not passed; it could start in 1s at the earliest, and the queue is full`},
+			`heed: request to https://api.example.org not sent: the interval between requests has not passed; it could start in 1s at the earliest, and MaxQueue requests wait already`},
 		{heed.LimitError{Reason: heed.ReasonDeadline, Cause: heed.CauseConcurrency},
 			`heed: request to https://api.example.org not sent: as many requests as allowed are in flight; nobody can say when it could start, and its deadline has come`},
 		{heed.LimitError{Reason: heed.ReasonNoWait, Cause: heed.CauseScout},
@@ -39,7 +39,7 @@ func TestLimitErrorIsASentence(t *testing.T) {
 		{heed.LimitError{Wait: time.Second, Reason: heed.ReasonNoWait, Cause: heed.CauseLedger},
 			`heed: request to https://api.example.org not sent: the shared quota has too little left; it could start in 1s at the earliest, and was asked not to wait`},
 		{heed.LimitError{Reason: heed.ReasonQueueFull, Cause: heed.CauseQueue},
-			`heed: request to https://api.example.org not sent: others came first; nobody can say when it could start, and the queue is full`},
+			`heed: request to https://api.example.org not sent: others came first; nobody can say when it could start, and MaxQueue requests wait already`},
 	} {
 		tc.err.Origin = example
 		if got := tc.err.Error(); got != tc.want {

@@ -11,34 +11,51 @@ import (
 
 // Limits are what the user asks heed to keep to at one origin, besides what the
 // origin itself announces. The zero value asks for nothing; it only bounds what
-// servers can ask for.
+// servers can ask for. No field may be negative.
 type Limits struct {
-	Policies      []Policy      // kept to beside those the origin announces
-	MinInterval   time.Duration // between two starts on the origin; 0: none
+	// Policies are kept to beside those the origin announces, by each credential
+	// for itself. Each needs a Quota and a Window, or for requests in flight a
+	// Quota alone. A policy in any other unit than the three of [Unit] is shown
+	// and not kept to, which a warning in the log says.
+	Policies []Policy
+
+	// These three hold for the origin as a whole, whatever the credential.
+	MinInterval   time.Duration // between two starts; 0: none
 	MinPause      time.Duration // between the end of one request and the start of the next, so one at a time; 0: none
-	MaxConcurrent int           // requests in flight; 0: no cap
-	MaxRetryAfter time.Duration // longest pause a server can ask for, and longest wait for an answer that may never come; 0: an hour
-	MaxWait       time.Duration // longest a request may wait, all its attempts together; 0: as long as its context
-	MaxQueue      int           // requests waiting at once on the origin; 0: no cap
-	MinBackoff    time.Duration // wait after a first refusal that does not say how long, doubled with each one in a row; 0: 5 s, or MaxBackoff where that is less
-	MaxBackoff    time.Duration // longest such wait; 0: 5 min; never less than MinBackoff
-	Smoothing     Smoothing     // how requests are spread over a window; zero: in bunches of 2 s, at a velocity of 1.5
-	IgnoreHeaders bool          // announced limits are not followed; refusals and their Retry-After are
-	Unlimited     bool          // heed steps aside for this origin: no wait, no pause, no retry
+	MaxConcurrent int           // requests in flight, each until its response's body is closed or read to its end; 0: no cap
+
+	// What waits too long, or is one too many to wait, is a [*LimitError].
+	MaxWait  time.Duration // longest a request may wait, all its attempts together; 0: as long as its context
+	MaxQueue int           // requests waiting at once on the origin; 0: no cap
+
+	// MaxRetryAfter is the longest pause a server can ask for, and the longest
+	// wait for an answer that may never come; then one request goes to see. It is
+	// no bound of [Registry.Pause], nor of configured policies. 0: an hour.
+	MaxRetryAfter time.Duration
+
+	// How long to wait after a refusal that does not say how long.
+	MinBackoff time.Duration // after the first one, doubled with each one in a row; 0: 5 s, or MaxBackoff if that is less
+	MaxBackoff time.Duration // at most; 0: 5 min; where it is less than MinBackoff, that counts
+
+	Smoothing     Smoothing // how requests are spread over a window; zero: in bunches of 2 s, at a velocity of 1.5
+	IgnoreHeaders bool      // announced limits are not followed; refusals and their Retry-After are
+	Unlimited     bool      // heed steps aside for this origin: no wait, no pause, no retry
 }
 
-// Smoothing says how requests are spread over the window of the policy that
-// binds. They are paced once demand would outrun the quota, or always where
-// Strict or a Velocity below 1 asks for that. A batch goes as it comes, up to half
-// of what is left, where nobody else is known to use the quota; requests that keep coming
-// for a tenth of the window are taken to go on. Where not all are paced, a pace gives way
-// to deadlines, as long as there is room and requests do not keep coming: none is
-// refused for it that the quota allows.
+// Smoothing says how requests are spread over a window: that of the policy that
+// holds them most. The zero value paces them once demand is higher than the
+// quota; Strict, or a Velocity below 1, paces every request.
+//
+// What comes in one batch goes at once, up to half of what is left, unless others
+// are known to use the same quota. Requests that keep coming for a tenth of the
+// window are taken to go on, and are paced. Where not every request is paced, no
+// request is refused only because of the pace while requests do not keep coming
+// and the quota allows it: one whose deadline is sooner goes sooner.
 type Smoothing struct {
-	Interval time.Duration // micro-interval within which requests may bunch; 0: 2 s; never more than a tenth of the window
-	Velocity float64       // 0.5: half the rate; 1: the quota lasts exactly as long as its window; 2: half as long; 0: 1.5
+	Interval time.Duration // requests within such a span may go together; 0: 2 s; never more than a tenth of the window
+	Velocity float64       // times the rate of the quota: with 0.5 half of it is used, with 1 it lasts as long as its window, with 2 half as long; 0: 1.5
 	Strict   bool          // pace every request, whatever the demand
-	Off      bool          // never pace
+	Off      bool          // never pace: requests go for as long as anything is left
 }
 
 const (

@@ -72,7 +72,7 @@ func (r *Registry) logEvent(e *Event) {
 		log.LogAttrs(ctx, slog.LevelWarn, "heed: a request waits for a slot that the request it is made for holds", slog.String("origin", e.Origin),
 			slog.String("cause", e.Cause.String()))
 	case eventMuchWaited:
-		log.LogAttrs(ctx, slog.LevelWarn, "heed: requests have waited long in all", slog.String("origin", e.Origin), slog.Duration("waited_in_all", e.Total))
+		log.LogAttrs(ctx, slog.LevelWarn, "heed: limits have held requests for long, all their waits added up", slog.String("origin", e.Origin), slog.Duration("waited_in_all", e.Total))
 	}
 }
 

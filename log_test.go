@@ -82,7 +82,7 @@ func TestWhatIsLoggedAndAtWhichLevel(t *testing.T) {
 			cancel()
 		}, []string{
 			"DEBUG heed: waiting origin=https://api.example.org wait=1m0s cause=policy policy=p queue=1 waited_in_all=0s",
-			"WARN heed: requests have waited long in all origin=https://api.example.org waited_in_all=1m0s",
+			"WARN heed: limits have held requests for long, all their waits added up origin=https://api.example.org waited_in_all=1m0s",
 			"DEBUG heed: waiting origin=https://api.example.org wait=1m0s cause=policy policy=p queue=1 waited_in_all=1m0s",
 			"DEBUG heed: waiting origin=https://api.example.org wait=2m0s cause=policy policy=p queue=2 waited_in_all=1m0s",
 		}},
@@ -117,7 +117,7 @@ func TestWhatIsLoggedAndAtWhichLevel(t *testing.T) {
 			"DEBUG heed: learned a policy origin=https://api.example.org policy=p quota=1 window=24h0m0s unit=requests inferred=false",
 			"WARN heed: paused origin=https://api.example.org cause=policy p pause=1m0s in_a_row=0 whole_origin=false capped=true max=1m0s",
 			"DEBUG heed: waiting origin=https://api.example.org wait=1m0s cause=policy policy=p queue=1 waited_in_all=0s",
-			"WARN heed: requests have waited long in all origin=https://api.example.org waited_in_all=1m0s",
+			"WARN heed: limits have held requests for long, all their waits added up origin=https://api.example.org waited_in_all=1m0s",
 			"DEBUG heed: waiting origin=https://api.example.org wait=1m0s cause=policy policy=p queue=1 waited_in_all=1m0s",
 		}},
 		{"nothing left, and not until when", heed.Limits{MaxRetryAfter: time.Minute}, func(t *testing.T, r *heed.Registry) {
@@ -130,7 +130,7 @@ func TestWhatIsLoggedAndAtWhichLevel(t *testing.T) {
 			"DEBUG heed: learned a policy origin=https://api.example.org policy=p quota=9 window=24h0m0s unit=requests inferred=false",
 			"WARN heed: paused origin=https://api.example.org cause=policy p pause=1m0s in_a_row=0 whole_origin=false capped=true max=1m0s",
 			"DEBUG heed: waiting origin=https://api.example.org wait=1m0s cause=policy policy=p queue=1 waited_in_all=0s",
-			"WARN heed: requests have waited long in all origin=https://api.example.org waited_in_all=1m0s",
+			"WARN heed: limits have held requests for long, all their waits added up origin=https://api.example.org waited_in_all=1m0s",
 		}},
 		{"a pause by hand", heed.Limits{}, func(t *testing.T, r *heed.Registry) {
 			r.Pause(example, time.Minute)
@@ -154,6 +154,17 @@ func TestWhatIsLoggedAndAtWhichLevel(t *testing.T) {
 			"DEBUG heed: limits cleared origin=*",
 			"DEBUG heed: limits set origin=* limits=[max_queue=1]",
 			"DEBUG heed: limits set origin=* limits=[max_queue=2]",
+		}},
+		{"a policy that nobody can keep to", heed.Limits{}, func(t *testing.T, r *heed.Registry) {
+			tokens := heed.Limits{Policies: []heed.Policy{{Name: "tpm", Quota: 9, Window: time.Minute, Unit: "tokens"}}}
+			r.SetLimits(example, tokens)
+			r.SetAllLimits(heed.Limits{}, map[string]heed.Limits{example: tokens, "*": {}})
+		}, []string{
+			"DEBUG heed: limits set origin=https://api.example.org limits=[policy tpm=9 tokens per 1m0s]",
+			"WARN heed: a configured policy is not kept to: heed counts only requests, content-bytes and concurrent-requests origin=https://api.example.org policy=tpm unit=tokens",
+			"DEBUG heed: limits set origin=* limits=[]",
+			"DEBUG heed: limits set origin=https://api.example.org limits=[policy tpm=9 tokens per 1m0s]",
+			"WARN heed: a configured policy is not kept to: heed counts only requests, content-bytes and concurrent-requests origin=https://api.example.org policy=tpm unit=tokens",
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -46,7 +46,7 @@ func (all *overrides) edit(change func(map[string]*Limits)) {
 // their own ("*"). The most specific wins, and replaces the others whole.
 // Requests that wait are judged again at once. A bad origin or limit is an
 // error, and nothing changes. Limits stay set until others replace them or
-// ClearLimits takes them back, also where the origin's state is forgotten.
+// ClearLimits takes them back, even if the origin's state is forgotten.
 func (r *Registry) SetLimits(origin string, l Limits) error {
 	name, err := r.pattern(origin)
 	if err == nil {
@@ -56,8 +56,22 @@ func (r *Registry) SetLimits(origin string, l Limits) error {
 		return err
 	}
 	r.change(name, func(all map[string]*Limits) { all[name] = l.withDefaults() })
-	r.log().Debug("heed: limits set", "origin", name, "limits", l)
+	r.logLimits(name, l)
 	return nil
+}
+
+// logLimits says that limits were set, and warns of policies in units that nobody
+// counts: whoever sets one takes it to be kept to.
+func (r *Registry) logLimits(name string, l Limits) {
+	r.log().Debug("heed: limits set", "origin", name, "limits", l)
+	for _, p := range l.Policies {
+		switch p.Unit {
+		case "", UnitRequests, UnitContentBytes, UnitConcurrentRequests:
+		default:
+			r.log().Warn("heed: a configured policy is not kept to: heed counts only requests, content-bytes and concurrent-requests",
+				"origin", name, "policy", p.Name, "unit", string(p.Unit))
+		}
+	}
 }
 
 // ClearLimits takes back what SetLimits, SetAllLimits or Config set for an
@@ -103,12 +117,12 @@ func (r *Registry) SetAllLimits(def Limits, origins map[string]Limits) error {
 		clear(now)
 		maps.Copy(now, all)
 	})
-	for name, spelled := range given {
-		l, ok := origins[spelled]
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		l, ok := origins[given[name]]
 		if !ok {
 			l = def
 		}
-		r.log().Debug("heed: limits set", "origin", name, "limits", l)
+		r.logLimits(name, l)
 	}
 	return nil
 }

@@ -650,3 +650,27 @@ func TestPoliciesWithoutANameGoOnByTheirWindows(t *testing.T) {
 		})
 	}
 }
+
+// A dialect that is spoken nowhere is a mistake, and would never be noticed.
+func TestOriginOfADialectThatNoneHasIsAnError(t *testing.T) {
+	config := func(pattern string) heed.Config {
+		return heed.Config{Logger: discard, Dialects: []heed.Dialect{{Name: "acme", Origins: []string{"api.acme.example", pattern}}}}
+	}
+	for _, pattern := range []string{"", "https://", "http//acme.example", "acme.example/v1", "https://acme.example/", "https://acme.example:443", "http://acme.example:80",
+		"acme.example.", "u@acme.example", "a b", "büro.example", "https://*.", "*."} {
+		if _, err := heed.NewRegistry(config(pattern)); err == nil || !strings.Contains(err.Error(), `dialect "acme"`) {
+			t.Errorf("%q: error is %v", pattern, err)
+		}
+	}
+	for _, pattern := range []string{"*", "https://*", "acme.example", "Acme.Example", "*.acme.example", "https://acme.example", "HTTPS://*.acme.example", "acme.example:8080",
+		"acme.example:443", "https://*.acme.example:8443", "127.0.0.1", "[::1]", "[::1]:8080", "http://[::1]:8080", "localhost", "xn--bro-hoa.example"} {
+		if _, err := heed.NewRegistry(config(pattern)); err != nil {
+			t.Errorf("%q: %v", pattern, err)
+		}
+	}
+	own := config("tenant 7")
+	own.Origin = func(*http.Request) string { return "tenant 7" }
+	if _, err := heed.NewRegistry(own); err != nil {
+		t.Errorf("with names of the user's: %v", err)
+	}
+}

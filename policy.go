@@ -6,9 +6,11 @@ import "time"
 // section 3.1.2, "quota unit"). The empty Unit means [UnitRequests].
 type Unit string
 
-// The registered quota units. Any other unit is shown but not counted. Where the
-// dialect of a service says that no tokens are left, or all of a percentage is
-// used, requests wait for the reset it names.
+// The registered quota units. A policy in any other unit, announced or
+// configured, is shown by [Registry.Snapshot] but not counted, since heed cannot
+// know what a request costs of it. Only where the dialect of a service says that
+// no tokens are left, or that all of a percentage is used, requests wait for the
+// reset it names.
 const (
 	UnitRequests           Unit = "requests"
 	UnitContentBytes       Unit = "content-bytes"       // bytes of request and response content, as the caller sees them: decompressed where net/http does so
@@ -18,13 +20,16 @@ const (
 // A Policy is a quota policy: so many units in so much time
 // (draft-ietf-httpapi-ratelimit-headers-11, section 3). Servers announce
 // policies, and users configure them in [Limits].
+//
+// A configured policy without a Burst holds in every stretch of time as long as
+// Window, wherever it begins, whatever kind of window the server has.
 type Policy struct {
-	Name         string        // as announced; compared exactly
-	Quota        int64         // units per Window
-	Window       time.Duration // 0: none stated
+	Name         string        // as announced, compared exactly; of a configured one it only shows in errors, logs and events, and may be ""
+	Quota        int64         // units per Window; to be configured, at least 1
+	Window       time.Duration // 0: none stated; to be configured, above 0, save with UnitConcurrentRequests
 	Burst        int64         // configured only; above 0: a token bucket of this size, refilled at Quota per Window
 	Unit         Unit          // "": UnitRequests
-	PartitionKey string        // raw bytes; "" where none was stated
+	PartitionKey string        // raw bytes, as announced; "" where none was stated
 }
 
 // rate is how many units a second come back to all who use the quota.

@@ -18,20 +18,22 @@ import (
 // A Pool is an [http.RoundTripper] that sends requests with several tokens.
 // Each request goes out with the token that has most room at its origin. It
 // waits only if none has any: then it stands in line for all of them, or for the
-// 16 whose wait is shortest, and goes with the first that has room.
-// [Limits.MaxQueue] counts it in each line. With a shared [Ledger] each request
-// asks that for the room of every token, one after the other. If a request is
-// refused for a limit and another token has room, it is tried again with that
+// 16 whose wait is shortest, and goes with the first that has room. If a request
+// is refused for a limit and another token has room, it is tried again with that
 // one at once, provided that [Transport.Retry] lets it be repeated.
+//
+// The terms of many services forbid getting around a limit with several accounts
+// or tokens, and those who do it lose them. Use a Pool only where the service
+// gives each token a quota of its own for your purpose.
 //
 // A token that an origin answers with status 401 is set aside at that origin,
 // which [EventSetAside] reports, and the request is tried again with another
 // token. If there is no other, the answer comes back. The token stays set aside
 // for as long as Tokens returns it, and for an hour after that.
 //
-// The terms of many services forbid getting around a limit with several accounts
-// or tokens, and those who do it lose them. Use a Pool only where the service
-// gives each token a quota of its own for your purpose.
+// [Limits.MaxQueue] counts a request that waits in the line of each token. A
+// shared [Ledger] is asked for the room of every token, one after the other, for
+// each request.
 //
 // A redirect to another origin goes without a token, as http.Client does not
 // pass on credentials either. Tokens are never logged, and no event and no error
@@ -46,8 +48,8 @@ type Pool struct {
 
 	// Tokens returns the tokens there are; a token that is listed twice counts
 	// once. It is called for every request, so it should answer from memory, and
-	// by several goroutines at once. RoundTrip returns its error, wrapped. It must
-	// not be nil.
+	// by several goroutines at once. RoundTrip returns its error, wrapped. nil is
+	// an error of every request.
 	Tokens func(context.Context) ([]string, error)
 
 	// Apply puts a token on a request, which is a copy of the caller's. It is
@@ -66,8 +68,8 @@ type Pool struct {
 	aside map[uint64]time.Time // origins and tokens, hashed, and when Tokens returned them last
 }
 
-// ErrNoToken is the error of a [Pool] that has no token for a request, or none
-// that has not been set aside.
+// ErrNoToken matches, with [errors.Is], the error of a [Pool] that has no token
+// for a request: Tokens returned none, or all of them are set aside at the origin.
 var ErrNoToken = errors.New("heed: no token")
 
 // Client returns an http.Client that uses p.
@@ -158,6 +160,9 @@ func (p *Pool) choices(req *http.Request) ([]*token, error) {
 	p.ready.Do(func() { p.seed, p.aside = maphash.MakeSeed(), map[uint64]time.Time{} })
 	r := p.transport().registry()
 	r.init()
+	if p.Tokens == nil {
+		return nil, fmt.Errorf("%w: Pool.Tokens is nil", ErrNoToken)
+	}
 	names, err := p.Tokens(req.Context())
 	if err != nil {
 		return nil, fmt.Errorf("heed: tokens: %w", err)
@@ -192,9 +197,9 @@ func (p *Pool) choices(req *http.Request) ([]*token, error) {
 	case len(tokens) > 0:
 		return tokens, nil
 	case len(names) > 0:
-		return nil, fmt.Errorf("%w: all %d are set aside at %s", ErrNoToken, len(met), origin)
+		return nil, fmt.Errorf("%w: all %d are set aside at %s, which answered them with status 401", ErrNoToken, len(met), origin)
 	}
-	return nil, ErrNoToken
+	return nil, fmt.Errorf("%w: Pool.Tokens returned none", ErrNoToken)
 }
 
 // acquire waits for leave to send a request with one of its tokens: now with the one

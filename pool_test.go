@@ -929,3 +929,15 @@ func TestPoolTracesWaitsThatCameToNothing(t *testing.T) {
 		}
 	})
 }
+
+// What is missing is said, rather than found out from a panic.
+func TestErrorOfAPoolWithoutTokensSaysWhatIsMissing(t *testing.T) {
+	for want, pool := range map[string]*heed.Pool{
+		"heed: no token: Pool.Tokens is nil":        {},
+		"heed: no token: Pool.Tokens returned none": {Tokens: tokens()},
+	} {
+		if _, err := pool.RoundTrip(request(example)); !errors.Is(err, heed.ErrNoToken) || err.Error() != want {
+			t.Errorf("error is %v, want %s", err, want)
+		}
+	}
+}

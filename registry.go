@@ -46,16 +46,37 @@ type Registry struct {
 
 // Config configures a [Registry]. The zero value of each field is its default.
 type Config struct {
-	Default    Limits                     // origins that Origins does not name
-	Origins    map[string]Limits          // "https://api.github.com", "https://*.example.org"; the most specific wins
-	Origin     func(*http.Request) string // what shares an origin's limits; nil: scheme, host and port, as OriginOf gives them
-	Partition  func(*http.Request) string // what tells the holders of quotas apart, of which only a hash is kept; nil: the request's credential; of an Authorization scheme that heed does not know, the scheme
-	Logger     *slog.Logger               // nil: slog.Default()
-	Dialects   []Dialect                  // the user's own, looked at before those heed knows
-	Ledger     Ledger                     // the books that several processes share; nil: this process keeps its own
-	OnEvent    func(Event)                // called on the goroutine that brought the event about, by several at once, with no lock held; nil: none
-	IdleAfter  time.Duration              // how long an origin that nobody uses is remembered; 0: an hour
-	MaxOrigins int                        // origins and partitions remembered; 0: 100 000
+	// Default has the limits of all origins that Origins does not name.
+	Default Limits
+
+	// Origins has limits by origin: "https://api.github.com", or for all hosts of
+	// a domain "https://*.example.org". The most specific entry counts, alone:
+	// nothing is added to it from a less specific one, nor from Default.
+	Origins map[string]Limits
+
+	// Origin names the origin a request belongs to: requests of one name share
+	// limits. It is called for every request, by several goroutines at once.
+	// nil: scheme, host and port, as [OriginOf] gives them.
+	Origin func(*http.Request) string
+
+	// Partition returns what tells the holders of quotas apart within an origin,
+	// such as an API key; requests with the same string share quotas. Only a hash
+	// of it is kept. It is called for every request, by several goroutines at once.
+	// nil: the request's credential, as the package documentation says under
+	// "Limits by origin".
+	Partition func(*http.Request) string
+
+	Logger   *slog.Logger // nil: slog.Default()
+	Dialects []Dialect    // the user's own, looked at before those heed knows
+	Ledger   Ledger       // the books that several processes share; nil: this process keeps its own
+
+	// OnEvent is told of everything that happens. It is called on the goroutine
+	// that brought the event about, which waits for it, by several at once, with no
+	// lock held. nil: none.
+	OnEvent func(Event)
+
+	IdleAfter  time.Duration // how long an origin that nobody uses is remembered; 0: an hour
+	MaxOrigins int           // origins and partitions remembered together; 0: 100 000
 }
 
 const (
@@ -64,8 +85,9 @@ const (
 )
 
 // NewRegistry returns a Registry configured by c. The error says what is wrong
-// with c: a bad origin or limit, a negative IdleAfter or MaxOrigins, or whatever
-// the method Err of its Ledger returns, if it has one.
+// with c: a bad origin or limit, a negative IdleAfter or MaxOrigins, a Dialect's
+// origin that no request can have, or whatever the method Err of its Ledger
+// returns, if it has one.
 func NewRegistry(c Config) (*Registry, error) {
 	if c.IdleAfter < 0 || c.MaxOrigins < 0 {
 		return nil, errors.New("heed: Config.IdleAfter and Config.MaxOrigins must not be negative")
@@ -73,6 +95,13 @@ func NewRegistry(c Config) (*Registry, error) {
 	if l, ok := c.Ledger.(interface{ Err() error }); ok {
 		if err := l.Err(); err != nil {
 			return nil, ledgerError(err)
+		}
+	}
+	if c.Origin == nil { // else origins have names of the user's
+		for i := range c.Dialects {
+			if err := c.Dialects[i].check(); err != nil {
+				return nil, err
+			}
 		}
 	}
 	r := &Registry{config: c}
@@ -246,9 +275,10 @@ type Decision struct {
 
 // Pause holds all of an origin's requests for d, on top of what holds them
 // already: it never shortens a longer pause, and no cap shortens it. d <= 0
-// ends every pause of the origin. With a shared ledger it holds here at once and then
-// in all processes, and returns once the ledger has answered. The error says that origin is
-// not the name of one, or is the ledger's: then it holds here alone.
+// ends every pause of the origin. It names one origin, no wildcard, which need not
+// have been met. With a shared ledger it holds here at once and then in all
+// processes, and Pause returns once the ledger has answered. The error says that
+// origin is not the name of one, or is the ledger's: then it holds here alone.
 func (r *Registry) Pause(origin string, d time.Duration) (err error) {
 	o, now, err := r.lockNamed(origin)
 	if err != nil {
@@ -266,10 +296,11 @@ func (r *Registry) Pause(origin string, d time.Duration) (err error) {
 	return nil
 }
 
-// Reset drops everything learned about an origin, its charges and its pauses, and what is
-// left of a running MinInterval or MinPause, and keeps what was configured. Requests that wait
-// are judged again at once. With a shared ledger it holds in all processes, as [Registry.Pause]
-// does. The error says that origin is not the name of one, or is the ledger's.
+// Reset forgets everything learned about an origin, what was used of its quotas,
+// its pauses, and what is left of a running MinInterval or MinPause. It keeps what
+// was configured. Requests that wait are judged again at once. With a shared ledger
+// it holds in all processes, as [Registry.Pause] does. The error says that origin
+// is not the name of one, or is the ledger's.
 func (r *Registry) Reset(origin string) (err error) {
 	o, now, err := r.lockNamed(origin)
 	if err != nil {
@@ -283,8 +314,10 @@ func (r *Registry) Reset(origin string) (err error) {
 }
 
 // Close ends every wait with [ErrClosed], and refuses what comes after.
-// Permits that are out stay good. Its error is that of a shared ledger that
-// could not take back what it had lent.
+// Permits that are out stay good: requests that were sent are not disturbed.
+// Its error is that of a shared ledger that could not take back what it had lent;
+// the ledger itself stays the caller's to close. A Registry without a shared
+// ledger has no goroutines and no connections, and need not be closed.
 func (r *Registry) Close() error {
 	r.init()
 	r.closed.Store(true)
