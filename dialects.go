@@ -7,10 +7,14 @@ import (
 
 // A Dialect says how a service, or a family of services, states its limits in
 // fields of its own, beside those of the IETF drafts. The dialects heed knows
-// are listed in docs/dialects.md; a user adds others in Config.Dialects, which
-// are looked at first.
+// are listed in docs/dialects.md; a user adds others in [Config].Dialects, which
+// are looked at first. To see what one makes of a response, have a [Permit] of a
+// Registry that is configured with it observe the response: [ParseAnnouncement]
+// knows heed's own dialects only.
 //
-// A Dialect is only data, save Body. It must not be changed once in use.
+// Most need no more than Name, Origins and one [QuotaFields]. The names of fields
+// may be given in any case. A Dialect is only data, save Body. It must not be
+// changed once in use.
 type Dialect struct {
 	// Name is what [Announcement.Dialect] is for a response in this dialect. It
 	// is also given to a policy whose own name another one has already.
@@ -19,8 +23,10 @@ type Dialect struct {
 	// Origins lists where the dialect is spoken: origins
 	// ("https://api.example.org"), hosts ("api.example.org"), either with a
 	// wildcard for everything below a domain ("https://*.example.org",
-	// "*.example.org"), or "*". Where it is empty the dialect is spoken by
-	// whoever sends Sign or, without a Sign, any of its fields.
+	// "*.example.org"), or "*". A host without a port stands for all its ports;
+	// one that is not in ASCII is given in its ASCII form, as [OriginOf] returns
+	// it. Where Origins is empty the dialect is spoken by whoever sends Sign or,
+	// without a Sign, any of its fields.
 	Origins []string
 
 	// Sign is the name of a field that only those who speak the dialect send,
@@ -39,8 +45,8 @@ type Dialect struct {
 	// counts.
 	Bucket string
 
-	// Named reports that each policy with a name is a budget of its own, which
-	// holds those requests alone to whose routes answers state it.
+	// Named reports that each policy with a name is a budget of its own: it holds
+	// only requests to the routes on whose answers it is stated.
 	Named bool
 
 	// Majors lists segments of a path after which the next one tells budgets
@@ -80,8 +86,8 @@ type Dialect struct {
 // rounded down.
 type QuotaFields struct {
 	// Policy names the policy; "*" in it is replaced by what "*" stands for in
-	// the fields, in lower case. Where it is "", the name is that alone, and
-	// where there is no "*", "".
+	// the names of the fields, in lower case. "": what "*" stands for, alone, or
+	// no name if there is no "*".
 	Policy string
 	Unit   Unit // "": as the name of the policy tells (…-tokens), or else UnitRequests
 	Form   Form // how Limit, Remaining and Used are written
@@ -89,7 +95,7 @@ type QuotaFields struct {
 	Limit     string // the quota; "150/15m" states its window, too, and "10, 10;w=1, 100;w=60" several
 	Remaining string // what is left of it
 	Used      string // what is spent of it
-	Reset     string // when it is restored, or begins to be
+	Reset     string // when it is restored, or begins to be: see ResetForm
 	// ResetAfter is when it is restored, always as a span, in seconds where it
 	// has no unit; it is preferred to Reset.
 	ResetAfter string
@@ -100,21 +106,21 @@ type QuotaFields struct {
 	RetryAfterForm TimeForm // how a plain number in RetryAfter is meant
 	Interval       string   // the quota's window; also in a word, "minute"
 	IntervalForm   TimeForm // how a plain number in Interval is meant
-	Rate           string   // units given back per Interval or, where that is not sent, per second. Without Limit, the quota is so many
+	Rate           string   // units given back per Interval or, where that is not sent, per second; without Limit, the quota is that number
 
 	// What the service's documentation adds to the fields.
 	Quota   int64           // the quota where Limit is not sent; 0: unknown
 	Window  time.Duration   // the window where Interval is not sent; 0: unknown
 	Windows []time.Duration // FormPositions: the window of each position
-	Aligned bool            // windows begin at multiples of their length in UTC, which tells the reset where none is sent
+	Aligned bool            // windows begin at multiples of their length since 1970 in UTC: where no reset is sent, that tells it
 
 	// PerRoute reports that every route of the API has such a quota to itself:
 	// requests of one method to paths of one shape.
 	PerRoute bool
 
-	// ResetIfExceeded reports that Reset is when the quota is restored only once it was
-	// exceeded, and the present otherwise: it is read of refusals, and where nothing is
-	// left and it is a second ahead at least.
+	// ResetIfExceeded reports that Reset is meant only once the quota was exceeded,
+	// and is the present before: it is read from refusals alone, and where nothing
+	// is left if it is at least a second ahead.
 	ResetIfExceeded bool
 
 	// ZeroUnknown reports that a quota of 0 says nothing. Otherwise a quota
@@ -158,12 +164,12 @@ const (
 // A Refusal says which responses with a status turn the request away for a
 // limit: those that meet one of its conditions, or all if it has none.
 type Refusal struct {
-	Status int // also one of success, where a condition says which answers are meant
+	Status int // which may be one of success if a condition says which answers are meant
 
 	// The conditions.
 	RetryAfter bool   // the response says when to come back
 	Exhausted  bool   // it says that nothing is left of a quota
-	Body       string // its body contains this text. Of a status below 400 that is not looked at: see Dialect.Body
+	Body       string // the beginning of its body contains this text; not looked at with a status below 400, for which there is Dialect.Body
 
 	// NoRetry, Global: as in [Announcement].
 	NoRetry, Global bool

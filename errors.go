@@ -19,7 +19,7 @@ var ErrClosed = errors.New("heed: registry closed")
 type Reason int
 
 const (
-	ReasonDeadline  Reason = iota + 1 // it could not have started before its context's deadline, or not so that it was likely to be answered
+	ReasonDeadline  Reason = iota + 1 // it could not have started before its context's deadline (of which the Timeout of an http.Client is one), or so late that an answer was unlikely to come in time
 	ReasonMaxWait                     // it would have waited longer than Limits.MaxWait
 	ReasonQueueFull                   // Limits.MaxQueue requests were waiting already
 	ReasonNoWait                      // it would have had to wait, and NoWait was asked for
@@ -51,12 +51,12 @@ type Cause int
 const (
 	CauseNone        Cause = iota // nothing does
 	CausePolicy                   // a policy, announced, configured or learned, has too few units left
-	CauseSmoother                 // the smoother spreads requests over a window
-	CausePause                    // a refusal or the user paused the partition or the origin
+	CauseSmoother                 // requests are being spread over a window: see Smoothing
+	CausePause                    // a refusal, or Registry.Pause, holds the partition or the origin
 	CauseInterval                 // MinInterval or MinPause
-	CauseConcurrency              // as many requests as may be are in flight
+	CauseConcurrency              // as many requests as may be are in flight, which they are until their bodies are closed or read to the end
 	CauseQueue                    // others came first
-	CauseScout                    // a request sent ahead has not been answered yet
+	CauseScout                    // on first contact, or after a pause, requests sent ahead have not been answered yet
 	CauseBackoff                  // this request's own wait before it is tried again
 	CauseLedger                   // a shared ledger has not granted it yet
 	CauseRedirect                 // the redirect that this request follows asks to wait
@@ -100,10 +100,17 @@ func (c Cause) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 // errors.Is(err, [ErrLimited]) holds for every LimitError, and
 // errors.Is(err, [context.DeadlineExceeded]) where Reason is
 // [ReasonDeadline], although the deadline itself may still lie ahead.
+//
+// An http.Client returns it in a [*url.Error], so find it with errors.As:
+//
+//	var limited *heed.LimitError
+//	if errors.As(err, &limited) {
+//		// try again in limited.Wait, or later
+//	}
 type LimitError struct {
-	Origin string        // the origin whose limit it is; the key of a named limit
-	Policy string        // the policy, where Cause is CausePolicy or CauseSmoother
-	Wait   time.Duration // how long the request would have had to wait, at least; Error rounds it up
+	Origin string        // the origin whose limit it is; the key of a limit of package redisheed
+	Policy string        // the policy's name, where Cause is CausePolicy or CauseSmoother; "" if it has none
+	Wait   time.Duration // how long the request would have had to wait, at least; 0: nobody can say. Of one whose time ran out as it waited, how long it had waited
 	Reason Reason        // why it was not kept waiting
 	Cause  Cause         // what held it
 

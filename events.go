@@ -11,11 +11,11 @@ const (
 	eventMuchWaited                 // the sum of waits has become worth a warning
 
 	EventWaiting   // a request has to wait; Cause, Policy, Wait (0: unknown) and Queue say for what
-	EventAdmitted  // a request may go; Wait is how long it waited
+	EventAdmitted  // a request, or another try of it, may go; Wait is how long that waited
 	EventAnswered  // an answer came; Status, Latency, Remaining
 	EventRefused   // an answer turned a request away for a limit; as EventAnswered
-	EventPaused    // a partition or origin is paused, or, if Capped and Cause is CausePolicy, Policy holds it for longer than Max; Wait, Asked, Cause, Policy, InARow, Capped
-	EventResumed   // a pause is over, or, if Cause is CausePolicy, Policy no longer holds requests for longer than MaxRetryAfter; Cause, Policy
+	EventPaused    // a partition or origin is paused; Wait says for how long. With Capped and CausePolicy: an announced policy holds it for longer than Max. Asked, Cause, Policy, InARow, Capped
+	EventResumed   // a pause is over. With CausePolicy: an announced policy no longer holds requests for longer than MaxRetryAfter; Cause, Policy
 	EventLearned   // a policy was announced for the first time, changed, or was inferred; Policy, Quota, Window, Unit
 	EventRetried   // a request is about to be tried again; Attempt, and Status of the answer it is tried again for
 	EventDegraded  // a shared ledger was lost (Err) or is back (no Err)
@@ -55,20 +55,21 @@ func (k Kind) String() string {
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
 // An Event is one thing that happened at one origin, for dashboards and
-// metrics. A field means something only where the comment of its Kind or its own
-// comment names it. Credentials, partition keys and URLs are never part of it.
+// metrics. Kind, Time, Origin and Partition are always set. Another field means
+// something only where the comment of the Kind or its own comment names it.
+// Credentials, partition keys and URLs are never part of an event.
 //
 // Each goroutine reports what it brought about itself, so an event can be reported
-// after a later one of another goroutine: Time gives their order. What merely the
+// after a later one of another goroutine: Time gives their order. What only the
 // passing of time brings about, such as the end of a pause, is reported by the next
 // goroutine that deals with the origin. A request that is not sent in the end (a
-// [*LimitError], a cancelled context) or gets no answer has no event of its own:
+// [*LimitError], a cancelled context) or gets no answer has no event that says so:
 // its sender has the error.
 type Event struct {
 	Kind   Kind
 	Time   time.Time
 	Origin string
-	// Partition tells an origin's partitions apart, by the order in which
+	// Partition tells an origin's credentials apart, by the order in which
 	// they were first seen: 0, 1, 2, …
 	Partition int
 
@@ -89,7 +90,7 @@ type Event struct {
 	Unit      Unit
 
 	Timed  bool          // EventPaused: the server or the user said for how long
-	Asked  time.Duration // EventPaused: what the server asked for, where heed waits longer because that has proved too short; 0: it asked for Wait, or for more where Capped
+	Asked  time.Duration // EventPaused: what the server asked for, where heed waits longer because that has proved too short; 0: it asked for Wait, or, where Capped, for more
 	Manual bool          // EventPaused, EventResumed: by Registry.Pause
 	Whole  bool          // EventPaused, EventResumed: the whole origin and not one partition
 	Capped bool          // EventPaused: cut down to Max

@@ -314,6 +314,116 @@ func ExampleRegistry_Check() {
 	// Output: false pause 1h0m0s
 }
 
+// A service that heed does not know states its limits in fields of its own. What
+// heed makes of them is seen without the service, by an answer as it sends it.
+func ExampleDialect() {
+	registry, err := heed.NewRegistry(heed.Config{
+		Dialects: []heed.Dialect{{
+			Name:    "acme",
+			Origins: []string{"api.acme.example"},
+			Quotas: []heed.QuotaFields{{
+				Policy:    "calls",
+				Limit:     "X-Acme-Calls",
+				Remaining: "X-Acme-Calls-Left",
+				Reset:     "X-Acme-Seconds", // until the quota is restored
+				Window:    time.Minute,      // as the documentation of the service says
+			}},
+			Refusals: []heed.Refusal{{Status: http.StatusForbidden, Exhausted: true}}, // beside 429 and 503
+		}},
+		Logger: discard,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer registry.Close()
+
+	req, err := http.NewRequest(http.MethodGet, "https://api.acme.example/orders", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	permit, err := registry.Acquire(context.Background(), req)
+	if err != nil {
+		log.Fatal(err)
+	}
+	said := permit.Observe(&http.Response{StatusCode: http.StatusForbidden, Header: http.Header{
+		"X-Acme-Calls":      {"100"},
+		"X-Acme-Calls-Left": {"0"},
+		"X-Acme-Seconds":    {"20"},
+	}})
+	permit.Release()
+	fmt.Println(said.Dialect, said.Refused, said.Policies[0].Quota, said.Limits[0].Reset)
+	next := registry.Check(req)
+	fmt.Println(next.Allowed, next.Wait > 19*time.Second)
+	// Output:
+	// acme true 100 20s
+	// false true
+}
+
+// Each request goes with the token that has most room. Where a token goes is for
+// Apply to say; by default it is a Bearer token.
+func ExamplePool() {
+	origin := heedtest.NewOrigin(heedtest.Config{
+		Policies: []heedtest.Policy{{Name: "hourly", Quota: 2, Window: time.Hour}},
+		Key:      func(r *http.Request) string { return r.Header.Get("X-Api-Key") },
+	})
+	pool := &heed.Pool{
+		Transport: &heed.Transport{Base: origin},
+		Tokens:    func(context.Context) ([]string, error) { return []string{"alpha", "beta"}, nil },
+		Apply:     func(r *http.Request, token string) { r.Header.Set("X-Api-Key", token) },
+	}
+	client := pool.Client()
+
+	for range 4 { // twice as many as either may send
+		resp, err := client.Get("https://api.example.com/")
+		if err != nil {
+			log.Fatal(err)
+		}
+		resp.Body.Close()
+	}
+	tally := origin.Tally()
+	fmt.Println(tally.Accepted, "accepted,", tally.Refused, "refused,", tally.Keys, "tokens")
+	// Output: 4 accepted, 0 refused, 2 tokens
+}
+
+// What is tried again can be more than refusals: here, also answers of a gateway
+// that has lost its backend. Only requests that may be repeated get to Check.
+func ExampleRetry() {
+	statuses := []int{http.StatusBadGateway, http.StatusOK}
+	registry, err := heed.NewRegistry(heed.Config{
+		Default: heed.Limits{MinBackoff: 10 * time.Millisecond}, // 5 s by default
+		Logger:  discard,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer registry.Close()
+	transport := &heed.Transport{
+		Registry: registry,
+		Retry: heed.Retry{Max: 2, Check: func(_ *http.Request, resp *http.Response, err error) bool {
+			if err != nil {
+				return false
+			}
+			switch resp.StatusCode {
+			case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable:
+				return true
+			}
+			return false
+		}},
+		Base: stub(func(*http.Request, http.Header) int {
+			status := statuses[0]
+			statuses = statuses[1:]
+			return status
+		}),
+	}
+	resp, err := transport.Client().Get("https://api.example.com/")
+	if err != nil {
+		log.Fatal(err)
+	}
+	resp.Body.Close()
+	fmt.Println(resp.StatusCode)
+	// Output: 200
+}
+
 // What a response announces can be read without sending anything.
 func ExampleParseAnnouncement() {
 	resp := &http.Response{StatusCode: 200, Header: http.Header{

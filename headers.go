@@ -62,6 +62,9 @@ type Announcement struct {
 // no names and are given one, "100;w=60" for 100 in 60 seconds; where even the
 // window is missing it is "", unless a dialect names the same quota.
 //
+// The origin, by which some dialects are known, is that of resp.Request, which may
+// be nil. Dialects of [Config].Dialects are not known here.
+//
 // The body is looked at only where it is a refusal's problem document, or where
 // the dialect of the origin tells a refusal by it, and then at no more than its
 // first 16 KiB, for which it waits; it can be read as before. Trailers are never

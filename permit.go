@@ -9,8 +9,9 @@ import (
 )
 
 // A Permit is leave to send one request, from [Registry.Acquire]. Whoever
-// holds one must end it with Release, or with Cancel where the request was
-// not sent. All methods may be called from any goroutine, and twice.
+// holds one must end it, with Release, or with Cancel where the request was
+// not sent: one that is never ended counts as in flight for good. All methods may
+// be called from any goroutine, and more than once.
 type Permit struct {
 	origin    *origin    // nil: it is unlimited, and the permit counts nothing
 	p         *partition // guarded by the origin's lock
@@ -135,9 +136,10 @@ func (pm *Permit) Observe(resp *http.Response) Announcement {
 
 // Learn takes in limits or a refusal from a source other than a response's
 // status and fields: its body, a stream, a message out of band. It can be
-// called at any time before or after Observe. A RetryAfter holds all requests that
-// share the quota for that long, whether or not anything was refused. A permit
-// that is over learns nothing once what it shares was forgotten ([Config].IdleAfter).
+// called at any time, before or after Observe, and after Release as long as the
+// origin is not forgotten ([Config].IdleAfter). A RetryAfter holds all requests
+// that share the quota for that long, but no longer than [Limits].MaxRetryAfter,
+// whether or not anything was refused.
 func (pm *Permit) Learn(a Announcement) {
 	if pm.origin != nil {
 		pm.learn(pm.origin.lock(), time.Time{}, 0, &a)

@@ -14,15 +14,20 @@ import (
 // By default a request is tried again where its answer is a refusal (429, 503
 // or what the origin's dialect marks as one), its body can be replayed, and,
 // for anything but a 429, its method is idempotent (RFC 9110, section 9.2.2)
-// or it has an Idempotency-Key. A server's x-should-retry: false is obeyed.
-// A refusal that is not tried again comes back as the response it is.
+// or it has an Idempotency-Key (or X-Idempotency-Key). A server's x-should-retry: false is obeyed.
+// A refusal that is not tried again comes back as the response it is. So does the
+// last one, once there were Max tries, or if the next could not start in time.
+//
+// An error of the base transport is not tried again unless Check says so; what
+// [http.Transport] repeats by itself on a lost connection is its own affair.
 type Retry struct {
 	Max int // tries after the first; 0: 4; negative: none
 
-	// Check decides whether a request is tried again. It is called only if the
-	// request's body and method let it be repeated at all, with the response or
-	// the base transport's error, and by several goroutines at once. What it adds
-	// to the default waits a backoff of its own and pauses no other request. It
+	// Check decides whether a request is tried again, in place of the default. It
+	// is called only if the request's body and method let it be repeated at all,
+	// with the response or the base transport's error, and by several goroutines at
+	// once. What it adds to refusals (a 502, a lost connection) waits for
+	// [Limits].MinBackoff, doubled with each try, and pauses no other request. It
 	// must not read the response's body. nil: refusals are tried again.
 	Check func(*http.Request, *http.Response, error) bool
 }

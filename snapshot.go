@@ -10,7 +10,7 @@ import (
 )
 
 // An OriginState is what a [Registry] knows of one origin, as plain data.
-// Durations are in nanoseconds, as encoding/json writes them.
+// Its durations are nanoseconds in JSON.
 type OriginState struct {
 	Origin      string           `json:"origin"`
 	Partitions  []PartitionState `json:"partitions"`
@@ -20,11 +20,11 @@ type OriginState struct {
 	Paused      time.Duration    `json:"paused,omitempty"`      // how much longer the whole origin is paused
 	PauseCause  string           `json:"pause_cause,omitempty"` // "manual" or "refused"
 	Refusals    int64            `json:"refusals"`              // answers that turned a request away
-	Held        time.Duration    `json:"held,omitempty"`        // how long the oldest request in flight has been there
-	HeldBy      string           `json:"held_by,omitempty"`     // its path, with "*" for what may be a token
+	Held        time.Duration    `json:"held,omitempty"`        // how long the oldest request in flight has been there: if that grows, its body may never have been closed
+	HeldBy      string           `json:"held_by,omitempty"`     // the path of that request, with "*" for what may be a token
 	Unlimited   bool             `json:"unlimited,omitempty"`   // Limits.Unlimited has heed step aside
 	LastUsedAgo time.Duration    `json:"last_used_ago"`         // how long ago the latest request was
-	Partitioned int              `json:"partitioned,omitempty"` // partitions ever seen, where more than are listed
+	Partitioned int              `json:"partitioned,omitempty"` // partitions ever seen, if those are more than are listed
 }
 
 // A PartitionState is the state of one credential's quota at an origin. It
@@ -39,18 +39,19 @@ type PartitionState struct {
 	Waited     time.Duration `json:"waited"`
 	Paused     time.Duration `json:"paused,omitempty"`
 	PauseCause string        `json:"pause_cause,omitempty"`
-	Buckets    []BucketState `json:"buckets,omitempty"` // where the origin has several budgets, those that are paused or that requests wait for
+	Buckets    []BucketState `json:"buckets,omitempty"` // if the origin has several budgets, those that are paused or that requests wait for
 	Refusals   int64         `json:"refusals"`
-	Opening    int           `json:"opening,omitempty"`  // requests that may be unanswered while it is being found out what is allowed; 0: no such bound
-	Cap        int           `json:"cap,omitempty"`      // requests that may be unanswered because the server is short of capacity; 0: no such bound
+	Opening    int           `json:"opening,omitempty"`  // how many requests may be unanswered at once on first contact, or after a pause; 0: no such bound
+	Cap        int           `json:"cap,omitempty"`      // how many may be because the server says that it is short of capacity; 0: no such bound
 	Degraded   bool          `json:"degraded,omitempty"` // the shared ledger cannot be reached, and goes on without its store
 }
 
-// A BucketState is the state of one of an origin's budgets, in which only some of a partition's requests are counted, or of
-// several that the same requests are counted in. What holds the whole partition or the origin is not repeated here.
+// A BucketState is the state of one of an origin's budgets, in which only some of
+// a partition's requests are counted, or of several in which the same requests are
+// counted. What holds the whole partition or the origin is not repeated here.
 type BucketState struct {
-	Bucket     string        `json:"bucket"`                // as in [PolicyState], several with ", " between them; or method and shape of the path, where it is not known yet
-	Waiting    int           `json:"waiting"`               // requests that wait until they may go, also for something else than the budget
+	Bucket     string        `json:"bucket"`                // as in [PolicyState], several with ", " between them; or, while its name is unknown, method and shape of the path
+	Waiting    int           `json:"waiting"`               // requests that wait until they may go, whatever holds them
 	Paused     time.Duration `json:"paused,omitempty"`      // how much longer its requests are held because one was refused
 	PauseCause string        `json:"pause_cause,omitempty"` // "refused"; "": it is not paused
 }

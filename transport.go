@@ -23,12 +23,11 @@ import (
 // [http.Client] and share it; [Transport.Client] does that in one call.
 //
 // Authentication that makes requests of its own goes outside: make the
-// Transport the Base of an oauth2.Transport, not the other way round. The other
-// way round works too, unless a request holds the last slot of
-// [Limits.MaxConcurrent] (or the only one that MinPause allows) while another
-// one is made on its behalf through the same Registry to the same origin: that
-// one can only wait until its context ends. A warning is logged if its context
-// derives from that of the first.
+// Transport the Base of an oauth2.Transport, not the other way round. With
+// [Limits.MaxConcurrent] or MinPause the other way round can hang: a request holds
+// the last slot while another one, made on its behalf through the same Registry to
+// the same origin, waits for one until its context ends. A warning is logged if
+// the context of the second derives from that of the first.
 //
 // A Transport can be http.DefaultTransport itself, for the whole program: while
 // Base is nil, it then sends through the one that the program began with. If
@@ -39,8 +38,8 @@ import (
 // changed after first use, and it must not be copied.
 type Transport struct {
 	Base     http.RoundTripper // sends the requests; nil: http.DefaultTransport
-	Registry *Registry         // nil: one of its own, with the defaults; share one to share limits
-	Retry    Retry             // zero: 429 and 503 up to four times
+	Registry *Registry         // knows the limits; nil: one of its own, with the defaults of Config. Share one to share limits
+	Retry    Retry             // zero: refusals (429, 503 and what a dialect adds) are tried again up to four times
 
 	own Registry
 }
@@ -76,10 +75,14 @@ func (t *Transport) registry() *Registry {
 }
 
 // RoundTrip sends one request as soon as its origin's limits allow, and sends it
-// again if it was refused and [Retry] says so. Its error is a [*LimitError] if
-// the request was not sent because of a limit, be it that its deadline came while
-// it waited, [ErrClosed] if the Registry was closed, the cause if its context was
-// cancelled while it waited, and else the base transport's.
+// again if it was refused and [Retry] says so. Its error is
+//
+//   - a [*LimitError] if the request was not sent because of a limit, also if its
+//     deadline came while it waited;
+//   - [ErrClosed], as it is, if the Registry was closed;
+//   - context.Cause if its context was cancelled while it waited;
+//   - that of a shared [Ledger], wrapped;
+//   - else the base transport's, as it is.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if optionsOf(req.Context()).bypass {
 		return t.base().RoundTrip(req)
