@@ -35,8 +35,9 @@ func readmeBlocks(t *testing.T, language string) []string {
 
 // readmePackages are those the README's snippets use.
 var readmePackages = map[string]string{
-	"context": "context", "errors": "errors", "heed": "github.com/heedhttp/heed", "http": "net/http", "io": "io",
-	"log": "log", "redis": "github.com/redis/go-redis/v9", "redisheed": "github.com/heedhttp/heed/redisheed", "strconv": "strconv", "time": "time",
+	"context": "context", "errors": "errors", "heed": "github.com/heedhttp/heed", "heedtest": "github.com/heedhttp/heed/heedtest", "http": "net/http", "io": "io",
+	"log": "log", "redis": "github.com/redis/go-redis/v9", "redisheed": "github.com/heedhttp/heed/redisheed", "strconv": "strconv", "synctest": "testing/synctest",
+	"testing": "testing", "time": "time",
 }
 
 // readmeProgram makes a snippet something that compiles: it may be a whole file, or
