@@ -10,9 +10,8 @@ import (
 	"github.com/heedhttp/heed"
 )
 
-// A Limit is a named limit that is shared by all processes that use its key:
-// for what is limited and is no HTTP request. Its methods may be called from
-// any goroutine.
+// A Limit is a named limit, shared by all processes that use its key, on
+// something that is not HTTP. Its methods may be called from any goroutine.
 type Limit struct {
 	l   *Ledger
 	key string
@@ -20,15 +19,17 @@ type Limit struct {
 	err error // what is wrong with the policy
 }
 
-// Limit returns the limit of that key. p.Quota units of anything can be
-// acquired in every p.Window; with p.Burst it is a token bucket of that size
-// instead, refilled at that rate. All processes should give a key the same
-// policy; where they do not, each judges by its own.
+// Limit returns the limit of that key. p.Quota units of anything, whatever p.Unit
+// calls them, can be acquired in every p.Window; with p.Burst it is a token bucket
+// of that size instead, refilled at p.Quota per p.Window. All processes should
+// give a key the same policy; if they do not, each judges by its own.
 //
-// Where a key is the name of an origin, the origin's pauses and resets are the limit's as well.
+// Limit itself does not talk to Redis, and may be called each time a limit is
+// needed. If a key is the name of an origin, the origin's pauses and resets are
+// the limit's as well.
 //
-// A policy without a quota or a window, or of requests in flight, which would
-// have to be released, is an error of each method.
+// If p has no quota or no window, or is of requests in flight, which would have to
+// be released, each method of the Limit returns an error that says so.
 func (l *Ledger) Limit(key string, p heed.Policy) *Limit {
 	m := &Limit{l: l, key: key, p: p}
 	switch {
@@ -55,23 +56,21 @@ func (m *Limit) ask(ctx context.Context) (*book, *ask, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	unit := m.p.Unit
-	if unit == heed.UnitContentBytes {
-		unit = heed.UnitRequests
-	}
 	n := heed.CostOf(ctx, m.p.Unit, 1)
 	policy := configured(&m.p, 'r')
 	return b, &ask{need: 1, want: 1, queue: true, plain: true, limits: &limits{cost: heed.Cost{Requests: n}, list: []limit{policy}}}, nil
 }
 
 // Acquire takes one unit, or as many as [heed.WithCost] says for the policy's
-// unit, and returns how many are left. It waits until they are free: those
-// who wait in this process go first come first served, and processes take
-// turns. With [heed.NoWait] it does not wait, and where they are not free the
-// error is a [*heed.LimitError] whose Origin is the key and whose Wait says
-// for how long; likewise, and at once, where they will not be free before the
-// deadline of ctx. Where ctx is cancelled the error is context.Cause(ctx),
-// and where Redis is lost that of the connection, wrapped.
+// unit, and returns how many are left. It waits until they are free: those who
+// wait in this process go first come first served, and processes take turns. A
+// cost above the quota waits for the whole quota and takes it all.
+//
+// If the units are not free and ctx comes from [heed.NoWait], or they will not be
+// free before the deadline of ctx, it returns at once a [*heed.LimitError] whose
+// Origin is the key and whose Wait says how long it would have taken. If ctx is
+// cancelled the error is context.Cause(ctx). If Redis is lost it is that of the
+// connection, wrapped, unless [Options].OnOutage says GoAlone.
 func (m *Limit) Acquire(ctx context.Context) (remaining int64, err error) {
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)

@@ -23,8 +23,8 @@ import (
 // into [heed.Config.Ledger]; [Ledger.Limit] uses it without HTTP. All methods
 // may be called from any goroutine.
 //
-// Several registries in one process need a Ledger each, on one client: to a
-// Ledger they are one process, and those on one do not hear of each other's
+// Several registries in one process need a Ledger each, which may use one client:
+// registries on one Ledger count as one process, and do not hear of each other's
 // Pause and Reset.
 type Ledger struct {
 	c  redis.UniversalClient
@@ -68,9 +68,8 @@ type Options struct {
 
 	// Seed is what credentials are hashed with before they become part of a
 	// key; all processes need the same. nil: 32 random bytes kept in Redis,
-	// under Prefix:seed. Where Redis may not keep it (over a restart, or
-	// since it evicts keys), the processes that have it put it back; to be sure,
-	// set one.
+	// under Prefix:seed. If Redis loses it (in a restart, or since it evicts keys)
+	// the processes that have it put it back; to be sure, set one.
 	Seed []byte
 
 	// Logger is told what concerns the connection to Redis and no origin.
@@ -83,28 +82,27 @@ type Options struct {
 	OnOutage Outage
 
 	// Timeout is how long Redis may take for one answer before it counts as
-	// lost. 0: 1 s. For a request whose context ends sooner it is half the
-	// time that is left, 20 ms at least, and four times what answers took lately.
-	// While Redis is lost, a request that finds out whether it is back waits for
-	// no longer than these.
+	// lost. 0: 1 s. For a request whose context has a deadline before that, it is
+	// half the time that is left, but at least 20 ms and at least four times what
+	// Redis took for recent answers. With [Fail], a request that finds out whether
+	// a lost Redis is back waits no longer than these two.
 	Timeout time.Duration
 
-	// Lease is how long units that a busy process took in advance may stay in
-	// its hand; it is never more than a fortieth of the window. 0: 100 ms;
-	// negative: nothing is taken in advance, and every request asks Redis.
+	// Lease is how long a busy process may keep units that it took in advance; it
+	// is never more than a fortieth of the window. 0: 100 ms; negative: nothing is
+	// taken in advance, and every request asks Redis.
 	Lease time.Duration
 
-	// LeaseMax is the most requests that units are taken in advance for at
-	// once. 0: as many as the process has lately sent in the time of a Lease.
+	// LeaseMax is for how many requests at most units are taken in advance at
+	// once. 0: for as many as the process has lately sent within a Lease.
 	LeaseMax int
 
-	// SlotLease is how long requests in flight count although their process
-	// has not been heard of: until then the slots of one that died stay
-	// taken. 0: 5 s.
+	// SlotLease is how long the requests in flight of a process that is no longer
+	// heard of are counted: when one dies, its slots stay taken until then. 0: 5 s.
 	SlotLease time.Duration
 
-	// Processes is how many processes are taken to share a quota where Redis
-	// has not said yet. 0: 1.
+	// Processes is how many processes share a quota, for one that goes alone
+	// before Redis has told it the number. 0: 1.
 	Processes int
 }
 
@@ -127,16 +125,16 @@ func (o *Options) check() error {
 type Outage int
 
 const (
-	// Fail refuses requests with the error of the connection, wrapped, and at
-	// once where it is known already that Redis is lost. Where Redis can be
-	// connected to and does not answer, that is [context.DeadlineExceeded].
+	// Fail refuses requests with the error of the connection, wrapped; once Redis
+	// is known to be lost, without waiting. If Redis can be connected to and does
+	// not answer, the error is [context.DeadlineExceeded].
 	Fail Outage = iota
 
 	// GoAlone has this process keep to its share of each quota: the quota
 	// divided by the number of processes that Redis knew of last, or by
-	// Options.Processes where it was never reached; one unit at least. It obeys the announcements
-	// and pauses that it sees itself, and goes back to the shared books by
-	// itself once Redis can be reached.
+	// Options.Processes if it was never reached; at least one unit. It obeys the
+	// announcements and pauses that it sees itself, and goes back to the shared
+	// books by itself once Redis can be reached.
 	GoAlone
 )
 
@@ -156,8 +154,8 @@ var ErrClosed = errors.New("redisheed: ledger closed")
 
 // New returns a Ledger that keeps its books in c: a single Redis or Valkey
 // (7 or newer), one behind Sentinel, or a Cluster. c stays the caller's to
-// close, after the Ledger. New itself does not talk to Redis. It adds a hook to
-// c, which sees why Redis cannot be connected to.
+// close, after the Ledger; it must not be nil. New itself does not talk to Redis.
+// It adds a hook to c, which sees why Redis cannot be connected to.
 func New(c redis.UniversalClient, o Options) *Ledger {
 	bad := o.check()
 	o.Prefix = cmp.Or(o.Prefix, defaultPrefix)
@@ -183,9 +181,9 @@ func New(c redis.UniversalClient, o Options) *Ledger {
 func (l *Ledger) Err() error { return l.bad }
 
 // Close gives back all that the Ledger holds for requests to come, and ends
-// its subscription. Its error is that of Redis, which it waits for no longer
-// than three times Options.Timeout where it does not answer. Requests that are waiting get
-// [ErrClosed].
+// its subscription. Its error is that of Redis; if that does not answer, Close
+// waits for no longer than three times Options.Timeout. Requests that are waiting
+// get [ErrClosed].
 func (l *Ledger) Close() error {
 	l.mu.Lock()
 	if l.closed {
