@@ -80,7 +80,10 @@
 //
 // The Timeout of an [http.Client] is such a deadline: it includes the time that
 // a request waits. A client that is to wait for the next window of its quota
-// needs a Timeout longer than that window, or none.
+// needs a Timeout longer than that window, or none. If it runs out during a wait
+// whose length nobody could tell, for requests in flight say, the http.Client
+// keeps only the text of the LimitError: errors.As and ErrLimited do not match
+// then, context.DeadlineExceeded does. With the deadline of a context they match.
 //
 // Whatever heed refuses to send is a [*LimitError], which matches [ErrLimited]
 // and says how long the wait would have been; errors.As finds it in the

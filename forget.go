@@ -86,7 +86,7 @@ func (r *Registry) squeeze(now time.Time, keep *origin, n int) {
 		}
 	}
 	if lost != nil && r.warnsOfLoss(now) {
-		r.log().Warn("heed: too many origins: forgetting some whose limits still hold",
+		r.log().Warn("heed: more origins and credentials than Config.MaxOrigins: some are forgotten whose limits still hold",
 			"origin", lost.p.origin.name, "max", r.config.MaxOrigins, "restored_in", time.Duration(lost.rest))
 	}
 }

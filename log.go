@@ -67,9 +67,9 @@ func (r *Registry) logEvent(e *Event) {
 			log.LogAttrs(ctx, slog.LevelInfo, "heed: shared ledger back", slog.String("origin", e.Origin))
 		}
 	case EventSetAside:
-		log.LogAttrs(ctx, slog.LevelWarn, "heed: a token is not accepted, and set aside", slog.String("origin", e.Origin), slog.Int("partition", e.Partition))
+		log.LogAttrs(ctx, slog.LevelWarn, "heed: a token was answered with status 401, and is set aside", slog.String("origin", e.Origin), slog.Int("partition", e.Partition))
 	case eventNested:
-		log.LogAttrs(ctx, slog.LevelWarn, "heed: a request waits for a slot that the request it is made for holds", slog.String("origin", e.Origin),
+		log.LogAttrs(ctx, slog.LevelWarn, "heed: a request waits for a slot that the request it is made for holds: what makes it belongs outside the Transport", slog.String("origin", e.Origin),
 			slog.String("cause", e.Cause.String()))
 	case eventMuchWaited:
 		log.LogAttrs(ctx, slog.LevelWarn, "heed: limits have held requests for long, all their waits added up", slog.String("origin", e.Origin), slog.Duration("waited_in_all", e.Total))

@@ -32,7 +32,8 @@ import (
 // A Transport can be http.DefaultTransport itself, for the whole program: while
 // Base is nil, it then sends through the one that the program began with. If
 // http.DefaultTransport is a RoundTripper that wraps the Transport, Base must
-// be set. Some libraries panic if http.DefaultTransport is no *http.Transport.
+// be set, else it sends to itself and requests hang. Some libraries panic if
+// http.DefaultTransport is no *http.Transport.
 //
 // A Transport may be used by any number of goroutines. Its fields must not be
 // changed after first use, and it must not be copied.
