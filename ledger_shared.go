@@ -18,13 +18,13 @@ import (
 // once [Answer.Wait] has passed or [News] has come.
 //
 // All methods may be called from any goroutine. A method that talks to a
-// store must come back when its context ends, and within a time of its own
-// where the context has none. Its error reaches the caller of
-// [Registry.Acquire], wrapped; a ledger that can go on without its store
-// answers instead and says so in [Answer.Err].
+// store must come back when its context ends, and if that has no deadline, within
+// a time of the ledger's own. Its error reaches the caller of [Registry.Acquire],
+// wrapped; a ledger that can go on without its store answers instead and says so
+// in [Answer.Err].
 //
-// Where a ledger was set up wrongly, it can say so by a method Err() error, which
-// [NewRegistry] asks.
+// A ledger that was set up wrongly can say so by a method Err() error, which
+// [NewRegistry] calls. Whoever made a ledger closes it, after the registry.
 type Ledger interface {
 	// Attach has the ledger tell a registry what other processes do, from any
 	// goroutine, until detach is called; what this process does is not news
@@ -34,8 +34,8 @@ type Ledger interface {
 	Attach(news func(News)) (detach func() error)
 
 	// Partition returns the name under which all processes know the holder of
-	// a credential: the same in each, and of no use to find the credential
-	// by, such as a keyed hash. The empty credential is one as well.
+	// a credential: the same in each, and such that the credential cannot be found
+	// out from it, like a keyed hash. "" is a credential as well.
 	Partition(ctx context.Context, credential string) (string, error)
 
 	// Take grants what a request costs, or says how long to wait.
@@ -60,8 +60,8 @@ type Question struct {
 	Partition string // as [Ledger.Partition] names it
 	Cost      Cost
 
-	// Policies are those configured for the origin; those of units that nobody
-	// can count are to be passed over. What a process learns from refusals
+	// Policies are those configured for the origin; those in other units than the
+	// three of [Unit] are to be passed over. What a process learns from refusals
 	// alone it keeps to itself.
 	Policies []Policy
 
@@ -70,7 +70,8 @@ type Question struct {
 	// announcements say.
 	Announced []Policy
 
-	// IgnoreHeaders is that of [Limits]: no announced policy is judged, whoever heard of it.
+	// IgnoreHeaders is that of [Limits]: no announced policy is judged, no matter
+	// which process heard of it.
 	IgnoreHeaders bool
 
 	// These hold for the origin over all its partitions; zero: no limit.
@@ -83,18 +84,20 @@ type Question struct {
 	// units for those in advance.
 	Waiting, Ahead int
 
-	// NoWait says that the request does not come back where it is refused.
+	// NoWait says that the request is not asked about again if it is not granted.
 	NoWait bool
 
 	// Latency is how long the slowest of recent answers took; 0: not known.
 	Latency time.Duration
 
-	// Velocity is that of [Smoothing]: once others are seen to use an announced quota as well, what
-	// they leave of it is spread over its window at this pace, at most 1. 0: not.
+	// Velocity is that of [Smoothing]: once others are seen to use an announced
+	// quota as well, what they leave of it is spread over its window at this pace,
+	// but at most at 1. 0: it is not spread.
 	Velocity float64
 
-	// MaxWait bounds how long a server can have the partition wait by what it announces, and by
-	// pauses that it asks for, also where another process heard it. It is no bound of a user's pause.
+	// MaxWait is [Limits].MaxRetryAfter: how long a server can have the partition
+	// wait by what it announces, and by pauses that it asks for, no matter which
+	// process heard it. It does not bound a pause of [Registry.Pause].
 	MaxWait time.Duration
 }
 
@@ -112,15 +115,15 @@ type Answer struct {
 	Wait      time.Duration // how long until it is worth asking again; 0 with neither Grant nor error: at once
 	Cause     Cause         // what holds it; CauseNone counts as CauseLedger
 	Policy    string        // where Cause is CausePolicy
-	Whole     bool          // it holds all of the origin's requests; of CauseConcurrency, until Wait has passed or one of them is over
+	Whole     bool          // it holds all of the origin's requests; with CauseConcurrency until Wait has passed or one of them is over
 	Remaining int64         // least left over all policies; -1: unknown
 
-	// News is what other processes have brought about: what was pushed to the
-	// registry already and did not reach it.
+	// News is what other processes have brought about, as far as the registry was
+	// not told of it by the function that it attached.
 	News []News
 
-	// Err says why the answer is for this process alone: the store cannot be
-	// reached, and the ledger goes on without it. nil: it can.
+	// Err is set if the store cannot be reached and the ledger goes on without it:
+	// the answer is then for this process alone. nil: the store was reached.
 	Err error
 }
 
@@ -151,8 +154,9 @@ type Heard struct {
 	// to be followed.
 	Announcement Announcement
 
-	// Pause is how long the partition, or the whole origin, is paused from At
-	// on. 0: not; negative: a pause in doubt is over, for a request succeeded.
+	// Pause is how long the partition is paused from At on, or with Whole the
+	// origin. 0: not at all; negative: a pause with Doubt is over, for a request
+	// succeeded.
 	Pause time.Duration
 	Whole bool
 	Doubt bool // the pause ends with the first request that succeeds: a ledger passes it on, and holds nobody for it
@@ -170,5 +174,5 @@ type News struct {
 	Policies []Policy // announced
 	Reset    bool     // the origin's books were emptied
 	Ask      bool     // what was refused may be granted now
-	Err      error    // the ledger grants nothing any more, and why: those who wait get it, wrapped
+	Err      error    // why the ledger grants nothing any more: those who wait get it, wrapped; nil: it does
 }

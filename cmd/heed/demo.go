@@ -24,15 +24,15 @@ announce two limits at once, and lets two clients ask for as much as they can
 get: a plain http.Client, and one with heed's Transport, which is told nothing
 in advance. No network is needed.
 
-The share is what an origin accepted over the most that it could have accepted
-in the time: what a client gets that knows the limits to the letter, is not a
-moment away, and sends each request the instant there is room for it. Waits are
-those of the requests that heed sent.
+The share is what an origin accepted, over the most that it could have accepted
+in the time: that is what a client gets that knows the limits, has no latency,
+and sends each request the instant there is room for it. Waits are those of the
+requests that heed sent.
 
-With --processes it is so many processes of the operating system instead, each
-with heed, that ask one such origin together and share what they know of it
-through Redis. Peaks are the most that was accepted in any stretch of time as
-long as a window, over the quota; fairness is Jain's index.
+With --processes N, N processes of the operating system, each with heed, ask one
+such origin together and share what they know of it through Redis. Peaks are the
+most that was accepted in any stretch of time as long as a window, over the
+quota; fairness is Jain's index.
 
 Exit status: 0 if heed was never refused, 1 if it was or the demo failed,
 2 for a command line that makes no sense, 130 if it was interrupted.
@@ -52,7 +52,7 @@ func demo(ctx context.Context, s streams, args []string) int {
 	duration := f.DurationP("duration", "d", 20*time.Second, "how long both clients run, side by side")
 	goroutines := f.IntP("goroutines", "g", 16, "how many goroutines each client has")
 	asJSON := f.Bool("json", false, "print the score as JSON, and nothing else")
-	processes := f.IntP("processes", "p", 0, "show instead so many processes that share one origin")
+	processes := f.IntP("processes", "p", 0, "run this many processes instead, which share one origin")
 	redisURL := f.String("redis", "", "the Redis that they share it through, as a URL; without it one in this process")
 	if status, ok := s.parse(f, args); !ok {
 		return status

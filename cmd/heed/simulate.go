@@ -12,18 +12,22 @@ import (
 
 const simulateHelp = `Usage: heed simulate [FLAGS]
 
-Plays the score card in virtual time: fake origins of all kinds, each used by as
-many goroutines as want, as fast as they can get, over round trips short, long
-and drawn at random. It prints how often each client was refused, per 1000
-requests accepted; how many requests started before an instant that a server had
-named; and which share it got of what an oracle gets that has the same
-goroutines and latencies, and knows the origin by heart. The worst run counts;
-means are in parentheses. "oracle" is what the oracle got accepted, over the
-quota. A row that was not met is called out of reach where the oracle breaks the
-same threshold once it, too, has to open by doubling on first contact, and to
-spread its requests over the window, as heed's specification wants it; or where
-latencies are drawn and an oracle breaks it that learns only from each answer how
-long that request was on the way. Their shares are in the JSON and the CSV.
+Plays the score card in virtual time: fake origins of all kinds, each asked by
+many goroutines for as much as they can get, over round trips short, long and
+random. It prints
+
+  - how often each client was refused, per 1000 requests accepted;
+  - early starts: requests that started before an instant a server had named;
+  - the share of the oracle: what the client got accepted, over what an oracle
+    gets that has the same goroutines and latencies and knows the origin;
+  - what that oracle got accepted, over the quota.
+
+The worst run counts; means are in parentheses. A run that breaks a threshold of
+its row is called out of reach if the oracle breaks the same one under heed's
+manners: to begin with few requests on first contact and double them, and to
+spread requests over the window; or, where latencies are random, if an oracle
+breaks it that learns only from each answer how long that request was on the
+way. Their shares are in the JSON and the CSV.
 
 heed, which is told nothing, plays every scenario. The others (a bare client,
 go-retryablehttp, and a rate.Limiter that is told the limit, with a burst of 1
@@ -36,8 +40,8 @@ announced, rounded, epoch, policies, sparse, refusals, silent, foreign, four,
 change, cold, outage, penalty and burst; with --cells the table names the rest.
 --quick plays a fifth of the conditions. All of it with 20 seeds takes hours.
 
-Files are made before anything is played. Where it is interrupted, table and
-files have what was played until then; a second time ends it at once.
+Files are made before anything is played. If it is interrupted, table and files
+have what was played until then; a second interrupt ends it at once.
 
 Exit status: 0 if every row was met, 1 if one was not or a file could not be
 written, 2 for a command line that makes no sense, 130 if it was interrupted.
