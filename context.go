@@ -6,8 +6,9 @@ import (
 )
 
 // A Priority orders the requests that wait: higher goes first, and first
-// come first served within one priority. Values beyond the three constants
-// count as the nearest of them.
+// come first served within one priority. A request of a lower one waits for as
+// long as requests of a higher one keep waiting, so give it a deadline if that
+// matters. Values beyond the three constants count as the nearest of them.
 type Priority int
 
 const (

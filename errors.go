@@ -26,6 +26,7 @@ const (
 	ReasonCost                        // it costs more than a concurrency limit can ever give
 )
 
+// String returns r in lower case: "deadline", "max wait", "queue full", "no wait", "cost".
 func (r Reason) String() string {
 	switch r {
 	case ReasonDeadline:
@@ -62,6 +63,7 @@ const (
 	CauseRedirect                 // the redirect that this request follows asks to wait
 )
 
+// String returns c in a word, in lower case: "none", "policy", "smoother" and so on.
 func (c Cause) String() string {
 	switch c {
 	case CauseNone:

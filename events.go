@@ -23,6 +23,8 @@ const (
 	EventSetAside  // a token of a [Pool] was answered 401 and is set aside at the origin; Partition tells which
 )
 
+// String returns k in a word, in lower case, as a metric may be labelled: "waiting",
+// "admitted", "set-aside" and so on.
 func (k Kind) String() string {
 	switch k {
 	case EventWaiting:

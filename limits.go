@@ -13,18 +13,20 @@ import (
 // origin itself announces. The zero value asks for nothing; it only bounds what
 // servers can ask for. No field may be negative.
 type Limits struct {
-	// Policies are kept to beside those the origin announces, by each credential
-	// for itself. Each needs a Quota and a Window, or for requests in flight a
-	// Quota alone. A policy in any other unit than the three of [Unit] is shown
-	// and not kept to, which a warning in the log says.
+	// Policies are kept to beside those the origin announces. Each credential has
+	// quotas of its own by them: to have all share one, and the announced quotas
+	// too, set [Config].Partition to a function that returns "". A policy needs a Quota and a Window, or for requests
+	// in flight a Quota alone. One in another unit than the three of [Unit] is shown
+	// but not kept to, which a warning in the log says.
 	Policies []Policy
 
-	// These three hold for the origin as a whole, whatever the credential.
+	// These three hold for the origin as a whole, over all credentials.
 	MinInterval   time.Duration // between two starts; 0: none
 	MinPause      time.Duration // between the end of one request and the start of the next, so one at a time; 0: none
 	MaxConcurrent int           // requests in flight, each until its response's body is closed or read to its end; 0: no cap
 
-	// What waits too long, or is one too many to wait, is a [*LimitError].
+	// A request that would wait for longer, or is one too many to wait, is refused
+	// with a [*LimitError].
 	MaxWait  time.Duration // longest a request may wait, all its attempts together; 0: as long as its context
 	MaxQueue int           // requests waiting at once on the origin; 0: no cap
 

@@ -11,6 +11,7 @@ const (
 	SourceLearned                      // inferred from refusals
 )
 
+// String returns "announced", "configured" or "learned".
 func (s Source) String() string {
 	switch s {
 	case SourceAnnounced:
