@@ -15,9 +15,10 @@ import (
 type Limits struct {
 	// Policies are kept to beside those the origin announces. Each credential has
 	// quotas of its own by them: to have all share one, and the announced quotas
-	// too, set [Config].Partition to a function that returns "". A policy needs a Quota and a Window, or for requests
-	// in flight a Quota alone. One in another unit than the three of [Unit] is shown
-	// but not kept to, which a warning in the log says.
+	// too, set [Config].Partition to a function that returns "". A policy needs a
+	// Quota and a Window, or for requests in flight a Quota alone. One in another
+	// unit than the three of [Unit] is shown but not kept to, which a warning in the
+	// log says.
 	Policies []Policy
 
 	// These three hold for the origin as a whole, over all credentials.
