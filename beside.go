@@ -73,7 +73,7 @@ func (t *throughput) exceeded(start time.Time, pace, share float64) {
 			t.known = t.low
 		}
 		t.low = low
-		if tooFast > 2*t.low {
+		if tooFast > 2*t.low && climb > slowly { // else it rises as slowly as wherever the rate is known
 			t.climb = max(climb/4, slowly)
 		}
 	case climb == 0 && known > 0 && few*n < before: // else known is far too low

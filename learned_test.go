@@ -1140,3 +1140,32 @@ func TestPathsThatStayRefusedWith503TeachNoLimit(t *testing.T) {
 		})
 	}
 }
+
+// A slow limit is tried again every ten minutes at first, for it may have been found when it was lower. One that stays as it is
+// refuses an attempt each time, so those become rarer.
+func TestSlowHiddenLimitThatStaysAsItIsIsTriedMoreRarely(t *testing.T) {
+	const first, then, seeds, most = 24 * time.Hour, 48 * time.Hour, 6, 20 // refused in 1000
+	for _, quota := range []int64{6, 20} {
+		var accepted, refused int64
+		for seed := range uint64(seeds) {
+			synctest.Test(t, func(t *testing.T) {
+				o := heedtest.NewOrigin(heedtest.Config{
+					Algorithm: heedtest.TokenBucket, Policies: []heedtest.Policy{{Quota: quota, Window: time.Hour}}, Dialect: heedtest.Silent,
+					Latency: heedtest.HeavyTail(200*time.Millisecond, 0.1, time.Second, seed),
+				})
+				f := &flaky{base: o, rng: rand.New(rand.NewPCG(seed, 1))}
+				f.play(t, 4, first+then+time.Minute, func() {
+					time.Sleep(first)
+					o.ResetTally()
+					time.Sleep(then)
+					accepted, refused = accepted+o.Tally().Accepted, refused+o.Tally().Refused
+				})
+			})
+		}
+		all := seeds * quota * int64(then/time.Hour)
+		t.Logf("%d an hour: %d accepted of %d, %d refused", quota, accepted, all, refused)
+		if 1000*refused > most*accepted || accepted < all*95/100 {
+			t.Errorf("%d an hour: %d accepted of %d, %d refused", quota, accepted, all, refused)
+		}
+	}
+}
