@@ -243,16 +243,19 @@ func (l *ledger) leaves(now time.Time, n int64, p *Policy) float64 {
 
 // lastOfWindow reports whether of two counts too little will come back by the end of the window for another unit
 // to go beside the last one, which is lost then: that it has all stop for a moment costs nothing of this window, and
-// what comes back meanwhile can go later in the next. Of a quota that is not small, only where what is left is known to a unit
-// until the end, for else it runs empty too soon.
+// what comes back meanwhile can go later in the next. Of a quota that is not small it goes only where it is certain that the
+// window has not turned, and what is left is known to a unit: else it may be the next one that names its end, far away.
 func (l *ledger) lastOfWindow(now time.Time, n int64, p *Policy) bool {
 	k := &l.counter
-	if !l.counted(now, p) || l.othersSeen || p.Quota >= shareable && (k.cut || !l.oneByOne(p)) {
+	if !l.counted(now, p) || l.othersSeen {
 		return false
 	}
 	end := k.last
 	if k.uncut {
 		end = k.edge
+	}
+	if p.Quota >= shareable && (k.cut || !l.oneByOne(p) || !now.Add(l.usual).Before(k.ends)) {
+		return false
 	}
 	return now.Before(end) && l.refilled(end, p) < float64(n)+1+aQuarter
 }
