@@ -44,28 +44,30 @@ func (b *batch) add(now, gone time.Time, n int64, silence time.Duration, waiting
 	b.units += n
 }
 
-// drop uncounts n units.
-func (b *batches) drop(n int64) {
-	for i := range b {
-		b[i].units = max(b[i].units-n, 0)
-	}
-}
+// every is how long after the batch before the latest one that is over began, the next one did.
+func (b *batches) every() time.Duration { return b[0].past[0].every }
 
 // ahead returns how many units are asked for until an instant, those that wait among them, if batches come as they have come;
 // +Inf: they have not yet, or the present one is a larger one.
-func (b *batches) ahead(until time.Time, waiting float64) float64 {
+func (b *batches) ahead(until time.Time, waiting float64, quota int64) float64 {
 	least := math.Inf(1)
 	for i := range b {
-		least = min(least, b[i].ahead(until, waiting))
+		least = min(least, b[i].ahead(until, waiting, quota))
 	}
 	return least
 }
 
-func (b *batch) ahead(until time.Time, waiting float64) float64 {
-	units, every := max(b.past[0].units, b.past[1].units), min(b.past[0].every, b.past[1].every)
-	if every == 0 || b.units > units+units/4 {
+// ahead is that of batches, as one length of silence divides them. Two are needed that are alike to tell when the next one comes,
+// and neither what is more than a quota is a batch nor one request that follows another, as those at a pace do.
+func (b *batch) ahead(until time.Time, waiting float64, quota int64) float64 {
+	last, before := b.past[0], b.past[1]
+	units, every := max(last.units, before.units), min(last.every, before.every)
+	if every == 0 || !alike(last.units, before.units) || !alike(last.every, before.every) || units > quota || units == 1 || b.units > units+units/4 {
 		return math.Inf(1)
 	}
 	more := math.Ceil(until.Sub(b.since).Seconds()/every.Seconds()-0.1) - 1 // jobs are not punctual
 	return waiting + float64(max(units-b.units, 0)) + max(more, 0)*float64(units)
 }
+
+// alike reports whether neither of two is more than a quarter above the other.
+func alike[N int64 | time.Duration](a, b N) bool { return max(a, b) <= min(a, b)+min(a, b)/4 }

@@ -10,6 +10,7 @@ type demand struct {
 	before  run  // … as it was before the latest came
 	stream  run  // of requests of which each came while another one waited, or in the tenth of the window after it could be answered, whatever became of them
 	batches batches
+	were    batches // … as they were before the latest came
 }
 
 // A flow counts what comes in spans of time.
@@ -70,7 +71,6 @@ func (d *demand) add(now time.Time, n int64, span time.Duration) {
 func (d *demand) drop(now time.Time, n int64, span time.Duration) {
 	d.short.drop(now, n, span)
 	d.long.drop(now, n, 10*span)
-	d.batches.drop(n)
 }
 
 // follow counts a request that came; gone is when the latest one before it was sent. It
@@ -112,6 +112,7 @@ func (p *partition) wants(now time.Time, a *ask) {
 		span := s.span(now)
 		s.demand.add(now, n, span)
 		s.demand.comes(now, s.taken, span+2*s.ledger.usual, p.queued() > 0)
+		s.demand.were = s.demand.batches
 		s.demand.batches.add(now, s.taken, n, s.terms.Window, s.ledger.usual, p.waiting() > 0)
 		s.demand.follow(now, s.taken, max(s.ledger.grain, s.ledger.rounded, 2*s.ledger.usual))
 	})
@@ -133,7 +134,7 @@ func (p *partition) asIfNobodyCame(f func()) {
 func (p *partition) wantsNot(now time.Time, a *ask) {
 	p.eachWanted(a, func(s *slot, n int64) {
 		s.demand.drop(now, n, s.span(now))
-		s.demand.run = s.demand.before
+		s.demand.run, s.demand.batches = s.demand.before, s.demand.were
 	})
 }
 

@@ -359,7 +359,7 @@ func (l *ledger) correct(now, start time.Time, c *charge, n int64, p *Policy) {
 // anew forgets what was said of another quota, so that the next word counts
 // by itself.
 func (l *ledger) anew() {
-	l.stated, l.left, l.carried, l.part, l.lumps = false, 0, 0, 0, lumps{}
+	l.stated, l.left, l.carried, l.part, l.lumps, l.doubted, l.counter.atOnce = false, 0, 0, 0, lumps{}, false, false
 	l.away.foreign = 0
 	l.forgetOthers()
 }

@@ -51,7 +51,8 @@ type Limits struct {
 //
 // What comes in one batch goes at once, up to half of what is left, unless others
 // are known to use the same quota. Requests that keep coming for a tenth of the
-// window are taken to go on, and are paced. Where not every request is paced, no
+// window are taken to go on, and are paced; unless two batches of about their size
+// came before, with silence between them, and the quota affords another. Where not every request is paced, no
 // request is refused only because of the pace while requests do not keep coming
 // and the quota allows it: one whose deadline is sooner goes sooner.
 type Smoothing struct {

@@ -28,9 +28,7 @@ type refilling struct {
 	regained   float64   // units a second that came back lately; 0: not measured
 	markedAt   time.Time // when that was last reckoned …
 	markedLeft int64     // … what was left then …
-	markedUse  int64     // … and answered …
-	markedSent int64     // … and sent …
-	markedOpen int64     // … and may have been counted, or not
+	markedUse  int64     // … and answered
 	seenFrom   time.Time // since when it is seen how much comes back at least …
 	seenLeft   int64     // … what was left then …
 	seenSent   int64     // … and sent
@@ -201,14 +199,8 @@ func (l *ledger) taken(p *Policy) bool {
 // was, and what was used meanwhile, over a tenth of a window. Of a bucket that may have been
 // full meanwhile that says nothing. Where the window was only inferred, and resets do not tell
 // how soon units come back, what is told in whole units has to be some, and one less counts.
-func (l *ledger) measureRefill(now, start time.Time, c *charge, p *Policy, r int64) {
-	most := min(l.brim, p.Quota)
-	full := r+c.n >= most             // none was missing when the request came, as far as is known
-	if l.inferred == 0 || l.fillsUp { // it is known how soon units come back, if nobody else has them
-		left := float64(l.markedLeft-(c.sent-c.n-l.markedSent)) + start.Sub(l.markedAt).Seconds()*p.rate()
-		full = full || left >= float64(most)
-	}
-	open := l.sent - c.answered - c.n
+func (l *ledger) measureRefill(now time.Time, c *charge, p *Policy, r int64) {
+	full := r+c.n >= min(l.brim, p.Quota) // none was missing when the request came, as far as is known
 	d, used := now.Sub(l.markedAt), l.answered-l.markedUse
 	came, enough := r-l.markedLeft+used, int64(1)
 	if l.inferred > 0 && !l.fillsUp {
@@ -216,7 +208,7 @@ func (l *ledger) measureRefill(now, start time.Time, c *charge, p *Policy, r int
 	}
 	switch {
 	case full || l.markedAt.IsZero():
-	case d < p.Window/10, came < enough && d < p.Window, l.fillsUp && p.rate()*d.Seconds() < 8*float64(open+l.markedOpen) && d < p.Window:
+	case d < p.Window/10, came < enough && d < p.Window:
 		return
 	case came > 0:
 		got := float64(came) / d.Seconds()
@@ -225,7 +217,7 @@ func (l *ledger) measureRefill(now, start time.Time, c *charge, p *Policy, r int
 		}
 		l.regained += (got - l.regained) / 4
 	}
-	l.markedAt, l.markedLeft, l.markedUse, l.markedSent, l.markedOpen = now, r, l.answered, l.sent, open
+	l.markedAt, l.markedLeft, l.markedUse = now, r, l.answered
 }
 
 // fewBack are so many units that one more or less hardly matters.
@@ -298,7 +290,7 @@ func (l *ledger) learnOrder(now, start time.Time, c *charge, p *Policy, r int64)
 // last word, to where it is between the least and the most that the answer to c
 // allows.
 func (l *ledger) hearRefill(now, start time.Time, p *Policy, c *charge, r, least int64) {
-	l.measureRefill(now, start, c, p, r)
+	l.measureRefill(now, c, p, r)
 	l.hasten(now, start, c, p, r)
 	if least > l.most {
 		l.gain(now, start, c)

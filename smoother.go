@@ -67,11 +67,7 @@ func (s *slot) paceAlong(now time.Time, waiting int64, sm *Smoothing) float64 {
 		return math.Inf(1)
 	}
 	left := float64(s.remaining(now))
-	fits := s.affords(now, now.Add(p.Window), float64(waiting), float64(p.Quota), sm)
-	if s.ledger.shape == shapeRefill { // which is not to run empty
-		fits = fits && s.affords(now, now, float64(waiting), left, sm)
-	}
-	if fits || !s.paced(now, p.Window, float64(waiting), left, sm) {
+	if s.affords(now, now.Add(p.Window), float64(waiting), float64(p.Quota), sm) || !s.paced(now, p.Window, float64(waiting), left, sm) {
 		s.plan = plan{}
 		return math.Inf(1)
 	}
@@ -162,14 +158,27 @@ func (s *slot) paced(now time.Time, ahead time.Duration, waiting, left float64, 
 }
 
 // affords reports whether what is asked for until an instant is there by then, if batches come as they came before. Where it is
-// in doubt how the quota comes back, as much need not be there as it seems.
+// in doubt how the quota comes back, or depends on what was used before, or nobody said yet that it is back, as much need not be
+// there as it seems.
 func (s *slot) affords(now, until time.Time, waiting, there float64, sm *Smoothing) bool {
-	l := &s.ledger
-	alone := s.source == SourceConfigured || now.Sub(s.met) > s.terms.Window || l.solitude.alone >= solitary
-	if !alone || l.othersSeen || l.othersMet || l.doubted || sm.always() {
+	if !s.isTold(now) || s.ledger.othersSeen || s.ledger.othersMet || sm.always() {
 		return false
 	}
-	return s.demand.batches.ahead(until, waiting) <= there
+	return s.demand.batches.ahead(until, waiting, s.terms.Quota) <= there
+}
+
+// isTold reports whether it is known for certain what is left of the quota, that nobody else uses it, and how it comes back; or
+// that it does not matter how: nothing came back yet, or nothing had gone for so long that all did. Of what comes back steadily,
+// or as fast as it was used before, it is never certain how fast.
+func (s *slot) isTold(now time.Time) bool {
+	if s.source == SourceConfigured {
+		return true
+	}
+	l, window := &s.ledger, s.terms.Window
+	first := now.Sub(s.met) <= window
+	return l.stated && !l.doubted && l.shape != shapeRefill &&
+		(!first || l.solitude.alone >= solitary) &&
+		(first || l.shape != shapeUnknown || s.demand.batches.every() >= 3*window)
 }
 
 // mayBeAll reports whether the requests that come may be all there are: they have only begun to. Then half of what

@@ -159,6 +159,9 @@ func (u *usage) expire(now time.Time, window time.Duration) {
 	if i > 0 {
 		u.log = u.log[:copy(u.log, u.log[i:])]
 	}
+	if len(u.log) == 0 && cap(u.log) > 2*exactUnits { // of a burst that is long over
+		u.log = nil
+	}
 }
 
 // used returns the units that are in flight or have not come back yet.

@@ -2,10 +2,12 @@ package heed_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -281,7 +283,7 @@ func each(things, workers int, do func()) {
 // two of its runs came so soon one after the other, or nearly used up the quota, says no more of what is to come.
 func TestRecurringBatchesThatTheQuotaAffordsAreNotSlowed(t *testing.T) {
 	const trip, workers = 100 * time.Millisecond, 20
-	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindowByClock, heedtest.FixedWindow, heedtest.GCRA} {
+	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindowByClock, heedtest.FixedWindow} {
 		for _, dialect := range []heedtest.Dialect{heedtest.IETF11, heedtest.XRateLimitEpoch} {
 			for _, c := range []struct {
 				quota  int64
@@ -323,30 +325,97 @@ func TestRecurringBatchesThatTheQuotaAffordsAreNotSlowed(t *testing.T) {
 	}
 }
 
+// Who only asks whether there is room, and is told that there is none, does not divide one batch from the next.
+func TestRecurringBatchesAreKnownThoughOthersAskInVain(t *testing.T) {
+	const quota, batch, every = 500, 450, 5 * time.Minute
+	synctest.Test(t, func(t *testing.T) {
+		o := heedtest.NewOrigin(heedtest.Config{
+			Algorithm: heedtest.FixedWindowByClock, Policies: []heedtest.Policy{{Quota: quota, Window: time.Minute}}, Latency: heedtest.RoundTrip(100 * time.Millisecond),
+		})
+		tr := quiet(t, o, heed.Limits{})
+		defer tr.Registry.Close()
+		for round := range 6 {
+			began := time.Now()
+			each(batch, 20, func() {
+				if resp, err := tr.Client().Get(example); err == nil {
+					resp.Body.Close()
+				}
+			})
+			if took := time.Since(began); round > 2 && took > 5*time.Second {
+				t.Errorf("took %v the %d. time", took, round+1)
+			}
+			tr.Registry.Pause(example, every/2)
+			for range 10 {
+				time.Sleep(10 * time.Second)
+				if _, err := tr.RoundTrip(request(example).WithContext(heed.NoWait(t.Context()))); !errors.Is(err, heed.ErrLimited) {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(time.Until(began.Add(every)))
+		}
+	})
+}
+
+// What takes several windows is no batch that a quota affords, however often it comes again: to its end nobody waits for longer than at
+// the pace it had.
+func TestRunsLongerThanAWindowArePacedToTheirEnd(t *testing.T) {
+	const quota, run, most = 60, 300, 45 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		o := heedtest.NewOrigin(heedtest.Config{
+			Algorithm: heedtest.FixedWindowByClock, Policies: []heedtest.Policy{{Quota: quota, Window: time.Minute}}, Latency: heedtest.RoundTrip(100 * time.Millisecond),
+		})
+		tr := quiet(t, o, heed.Limits{})
+		defer tr.Registry.Close()
+		for i, n := range []int{run, run, run * 5 / 4, run * 5 / 4} {
+			var longest atomic.Int64
+			each(n, 16, func() {
+				began := time.Now()
+				if resp, err := tr.Client().Get(example); err == nil {
+					resp.Body.Close()
+				}
+				for d := int64(time.Since(began)); ; {
+					if l := longest.Load(); d <= l || longest.CompareAndSwap(l, d) {
+						break
+					}
+				}
+			})
+			if d := time.Duration(longest.Load()); d > most {
+				t.Errorf("one of the %d of run %d waited for %v, want at most %v", n, i+1, d, most)
+			}
+			time.Sleep(5 * time.Minute)
+		}
+	})
+}
+
 // Two counts look like a window that begins anew to who comes only now and then. Where that was mistaken before batches are not sent
 // all at once that may not fit.
 func TestRecurringBatchesAreNotRefusedWhereTheyMayNotFit(t *testing.T) {
-	const batch, workers = 50, 20
-	for _, dialect := range []heedtest.Dialect{heedtest.IETF11, heedtest.XRateLimit, heedtest.XRateLimitEpoch} {
-		synctest.Test(t, func(t *testing.T) {
-			o := heedtest.NewOrigin(heedtest.Config{
-				Algorithm: heedtest.SlidingCounter, Dialect: dialect, Policies: []heedtest.Policy{{Quota: 60, Window: time.Minute}},
-				Phase: -time.Second, Latency: scattered(1, func(rng *rand.Rand) float64 { return 0.06 + 0.08*rng.Float64() }),
-			})
-			tr := quiet(t, o, heed.Limits{})
-			defer tr.Registry.Close()
-			for range 20 {
-				began := time.Now()
-				each(batch, workers, func() {
-					if resp, err := tr.Client().Get(example); err == nil {
-						resp.Body.Close()
-					}
+	const workers = 20
+	for _, c := range []struct {
+		batch int
+		every time.Duration
+	}{{50, 100 * time.Second}, {55, 70 * time.Second}, {40, 80 * time.Second}} {
+		for _, dialect := range []heedtest.Dialect{heedtest.IETF11, heedtest.XRateLimit, heedtest.XRateLimitEpoch} {
+			synctest.Test(t, func(t *testing.T) {
+				o := heedtest.NewOrigin(heedtest.Config{
+					Algorithm: heedtest.SlidingCounter, Dialect: dialect, Policies: []heedtest.Policy{{Quota: 60, Window: time.Minute}},
+					Phase: -time.Second, Latency: scattered(1, func(rng *rand.Rand) float64 { return 0.06 + 0.08*rng.Float64() }),
 				})
-				time.Sleep(time.Until(began.Add(100 * time.Second)))
-			}
-			if refused := o.Tally().Refused; refused > 0 {
-				t.Errorf("%v: %d refused", dialect, refused)
-			}
-		})
+				tr := quiet(t, o, heed.Limits{})
+				defer tr.Registry.Close()
+				for range 20 {
+					began := time.Now()
+					each(c.batch, workers, func() {
+						if resp, err := tr.Client().Get(example); err == nil {
+							resp.Body.Close()
+						}
+					})
+					time.Sleep(time.Until(began.Add(c.every)))
+				}
+				if refused := o.Tally().Refused; refused > 0 {
+					t.Errorf("%v, %d every %v: %d refused", dialect, c.batch, c.every, refused)
+				}
+			})
+		}
 	}
 }
