@@ -103,12 +103,14 @@ func limitErr(t testing.TB, err error) *heed.LimitError {
 }
 
 // manyRequests skips a test of so many requests, all in one bubble after another, that the race detector, under which
-// -short is set, would take too long over it and find nothing that the others do not show it.
+// -short is set, would take too long over it and find nothing that the others do not show it. Else it runs beside others
+// like it, once those against real servers are over.
 func manyRequests(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("plays very many requests")
 	}
+	t.Parallel()
 }
 
 // sideBySide lets a test of many requests run beside others where the race detector, under which

@@ -325,14 +325,18 @@ func TestRecurringBatchesThatTheQuotaAffordsAreNotSlowed(t *testing.T) {
 	}
 }
 
+// minutesByTheClock is an origin that allows so many requests in each minute.
+func minutesByTheClock(quota int64) *heedtest.Origin {
+	return heedtest.NewOrigin(heedtest.Config{
+		Algorithm: heedtest.FixedWindowByClock, Policies: []heedtest.Policy{{Quota: quota, Window: time.Minute}}, Latency: heedtest.RoundTrip(100 * time.Millisecond),
+	})
+}
+
 // Who only asks whether there is room, and is told that there is none, does not divide one batch from the next.
 func TestRecurringBatchesAreKnownThoughOthersAskInVain(t *testing.T) {
 	const quota, batch, every = 500, 450, 5 * time.Minute
 	synctest.Test(t, func(t *testing.T) {
-		o := heedtest.NewOrigin(heedtest.Config{
-			Algorithm: heedtest.FixedWindowByClock, Policies: []heedtest.Policy{{Quota: quota, Window: time.Minute}}, Latency: heedtest.RoundTrip(100 * time.Millisecond),
-		})
-		tr := quiet(t, o, heed.Limits{})
+		tr := quiet(t, minutesByTheClock(quota), heed.Limits{})
 		defer tr.Registry.Close()
 		for round := range 6 {
 			began := time.Now()
@@ -361,10 +365,7 @@ func TestRecurringBatchesAreKnownThoughOthersAskInVain(t *testing.T) {
 func TestRunsLongerThanAWindowArePacedToTheirEnd(t *testing.T) {
 	const quota, run, most = 60, 300, 45 * time.Second
 	synctest.Test(t, func(t *testing.T) {
-		o := heedtest.NewOrigin(heedtest.Config{
-			Algorithm: heedtest.FixedWindowByClock, Policies: []heedtest.Policy{{Quota: quota, Window: time.Minute}}, Latency: heedtest.RoundTrip(100 * time.Millisecond),
-		})
-		tr := quiet(t, o, heed.Limits{})
+		tr := quiet(t, minutesByTheClock(quota), heed.Limits{})
 		defer tr.Registry.Close()
 		for i, n := range []int{run, run, run * 5 / 4, run * 5 / 4} {
 			var longest atomic.Int64
