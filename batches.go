@@ -34,13 +34,13 @@ func (b *batches) add(now, gone time.Time, n int64, window, usual time.Duration,
 }
 
 func (b *batch) add(now, gone time.Time, n int64, silence time.Duration, waiting bool) {
-	if b.came.IsZero() || !waiting && now.Sub(latest(b.came, gone)) > silence {
+	began := b.since
+	if b.join(now, gone, silence, waiting) {
 		if b.units > 0 {
-			b.past = [2]pastBatch{{b.units, now.Sub(b.since)}, b.past[0]}
+			b.past = [2]pastBatch{{b.units, now.Sub(began)}, b.past[0]}
 		}
-		b.since, b.units = now, 0
+		b.units = 0
 	}
-	b.came = now
 	b.units += n
 }
 

@@ -25,6 +25,15 @@ type run struct {
 	came  time.Time // … and the latest
 }
 
+// join adds a request that came: it begins a new run unless others wait, or it came soon after the one before came or, gone, was sent.
+func (r *run) join(now, gone time.Time, soon time.Duration, waiting bool) (begins bool) {
+	if begins = r.came.IsZero() || !waiting && now.Sub(latest(r.came, gone)) > soon; begins {
+		r.since = now
+	}
+	r.came = now
+	return begins
+}
+
 func (f *flow) roll(now time.Time, span time.Duration) {
 	switch age := now.Sub(f.start); {
 	case age >= 2*span:
@@ -77,18 +86,12 @@ func (d *demand) drop(now time.Time, n int64, span time.Duration) {
 // belongs to those before it where that is soon enough.
 func (d *demand) follow(now, gone time.Time, soon time.Duration) {
 	d.before = d.run
-	if d.came.IsZero() || now.Sub(latest(d.came, gone)) > soon {
-		d.since = now
-	}
-	d.came = now
+	d.join(now, gone, soon, false)
 }
 
 // comes counts a request that came in the stream of them: while one waits, or soon after another one came or, gone, was sent.
 func (d *demand) comes(now, gone time.Time, soon time.Duration, waiting bool) {
-	if d.stream.came.IsZero() || !waiting && now.Sub(latest(d.stream.came, gone)) > soon {
-		d.stream.since = now
-	}
-	d.stream.came = now
+	d.stream.join(now, gone, soon, waiting)
 }
 
 // goesOn reports whether requests keep coming: for longer than a span of time.
