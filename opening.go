@@ -32,8 +32,8 @@ const wideOpen = 1024
 
 const (
 	nearBy       = 5 * time.Millisecond  // round trips shorter than this are
-	leastRound   = 20 * time.Millisecond // how long a round takes there, at least …
-	leastInTrips = 200                   // … or so many of the quickest round trips, where that is less
+	leastRound   = 50 * time.Millisecond // how long a round takes there, at least …
+	leastInTrips = 500                   // … or so many of the quickest round trips, where that is less
 	goodSteps    = 4                     // good answers that a step of a wary opening takes, from so many in flight on
 )
 

@@ -108,6 +108,7 @@ func askNginx(t *testing.T, nginx string) (accepted, refused int) {
 	stdin, out := startServer(t, server)
 	socket.Close()
 	listener.Close() // nginx alone has it: nobody waits for one that is gone
+	awaitFile(t, filepath.Join(dir, "nginx.pid")) // until then an answer takes as long as one from far away
 	askForAWhile(t, "http://"+address+"/")
 	stdin.Close()
 	io.Copy(io.Discard, out) // until it is gone
@@ -298,6 +299,18 @@ func readJSONLine(t *testing.T, r *bufio.Reader, v any) {
 	if err := json.Unmarshal(line, v); err != nil {
 		t.Fatalf("the server said %q: %v", line, err)
 	}
+}
+
+// awaitFile waits for a file that a server writes once it has begun.
+func awaitFile(t *testing.T, name string) {
+	t.Helper()
+	for range 1000 {
+		if _, err := os.Stat(name); err == nil {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("%s is not there", name)
 }
 
 func writeFile(t *testing.T, name, text string) {
