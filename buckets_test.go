@@ -110,6 +110,7 @@ func TestBucketsThatAreFullWithinASecondAreUsedUp(t *testing.T) {
 // A burst out of a bucket whose answers overtake each other is no window that has
 // turned, though the instants that they name differ by a second.
 func TestBucketsWhoseAnswersOvertakeEachOtherAreUsedUp(t *testing.T) {
+	sideBySide(t)
 	tally, _ := load{heedtest.Config{
 		Algorithm: heedtest.TokenBucket, Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}},
 		Dialect: heedtest.XRateLimitEpoch, Latency: heedtest.RoundTrip(500 * time.Millisecond),

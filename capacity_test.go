@@ -153,6 +153,7 @@ func TestASmallBucketBehindALongWindowIsUsedUp(t *testing.T) {
 
 // What is left of a window that others have nearly used up is not all that it holds.
 func TestAWindowThatWasMetLateIsUsedUpFromTheNextOneOn(t *testing.T) {
+	sideBySide(t)
 	for _, dialect := range []heedtest.Dialect{heedtest.IETF11, heedtest.XRateLimit, heedtest.XRateLimitEpochMillis} {
 		const windows, quota = 10, 100
 		tally, _ := load{heedtest.Config{
@@ -214,6 +215,7 @@ func TestARaisedQuotaIsUsedUp(t *testing.T) {
 
 // A bucket that stays full says nothing of how fast it fills, so the least it can be is no pace to keep to.
 func TestARaisedBucketThatStaysFullIsTriedFaster(t *testing.T) {
+	sideBySide(t)
 	const window, windows, quota = 10 * time.Second, 10, 100
 	for _, extra := range []time.Duration{0, 3 * time.Second, 9 * time.Second} {
 		tally, _ := load{heedtest.Config{
@@ -251,6 +253,7 @@ func TestASmallBucketWhoseResetsAreInstantsIsUsedUp(t *testing.T) {
 // Where resets are when it is full again, such a bucket shows though it is never seen empty: who takes it for a window that slides,
 // most of which others use, sends no more than as many as happened to come in the first window, for good.
 func TestASmallBucketThatIsNeverEmptyIsNotTakenForAWindowThatOthersUse(t *testing.T) {
+	sideBySide(t)
 	for seed := range uint64(8) {
 		synctest.Test(t, func(t *testing.T) {
 			o := heedtest.NewOrigin(heedtest.Config{
@@ -285,6 +288,7 @@ func TestASmallBucketThatIsNeverEmptyIsNotTakenForAWindowThatOthersUse(t *testin
 // A bucket that is full whenever a request comes says nothing of how fast it fills, nor does one's own pace tell how long a
 // window is: who reckons by them slows down ever more.
 func TestASmallBucketThatIsFullEachTimeSlowsNobodyDown(t *testing.T) {
+	sideBySide(t)
 	for seed := range uint64(8) {
 		tally, _ := load{heedtest.Config{
 			Algorithm: heedtest.TokenBucket, Policies: []heedtest.Policy{{Quota: 20, Window: time.Second, Burst: 2}},
@@ -298,6 +302,7 @@ func TestASmallBucketThatIsFullEachTimeSlowsNobodyDown(t *testing.T) {
 
 // Of a bucket that was full when a request came it is known exactly how much is missing after it, and so how fast it fills.
 func TestASmallBucketTellsHowFastItFillsWhereItWasFull(t *testing.T) {
+	sideBySide(t)
 	for _, goroutines := range []int{1, 8} {
 		tally, _ := load{heedtest.Config{
 			Algorithm: heedtest.TokenBucket, Policies: []heedtest.Policy{{Quota: 30, Window: time.Minute, Burst: 3}},

@@ -150,6 +150,7 @@ func (e *elastic) count() int64 {
 
 // Requests may come to put off the return of a quota, and may cease to.
 func TestQuotaWhoseReturnRequestsPutOffForATimeIsUsedUp(t *testing.T) {
+	sideBySide(t)
 	policy := heedtest.Policy{Quota: 50, Window: 5 * time.Second}
 	windows := func() *heedtest.Origin {
 		return heedtest.NewOrigin(heedtest.Config{Policies: []heedtest.Policy{policy}, Dialect: heedtest.XRateLimit, Latency: heedtest.RoundTrip(20 * time.Millisecond)})

@@ -30,6 +30,7 @@ func TestCounterOfTwoWindowsIsUsedUpOverLongRoundTrips(t *testing.T) {
 
 // Where no reset is ever named, an answer that leaves nothing stops nothing, and the last unit is used, too.
 func TestLastUnitIsUsedWhereItsAnswerNamesNoReset(t *testing.T) {
+	sideBySide(t)
 	const windows = 20
 	policy := heedtest.Policy{Quota: 50, Window: 5 * time.Second}
 	for _, phase := range []time.Duration{0, 2 * time.Second, 4 * time.Second} {
@@ -260,6 +261,7 @@ func TestCounterOfTwoWindowsIsUsedUpWhereLateAnswersMeetItsFirstTurn(t *testing.
 // What is left of two counts at the end of a window is lost: what was not used of it before that was
 // known is used by then, and it is known in the first window in which anything came back.
 func TestCounterOfTwoWindowsIsUsedUpFromItsSecondWindowOn(t *testing.T) {
+	sideBySide(t)
 	const quota, window = 50, 5 * time.Second
 	for _, trip := range []time.Duration{5 * time.Millisecond, 50 * time.Millisecond, 500 * time.Millisecond} {
 		var accepted, refused, runs int64
@@ -329,6 +331,7 @@ func TestCounterOfTwoWindowsIsNotOverrunByABunchAfterItsFirst(t *testing.T) {
 // Nor is an origin far away whose resets say nothing taken for one whose windows begin anew, where
 // nothing is back when one must be over: every other window would go by unused.
 func TestCounterOfTwoWindowsFarAwayIsUsedUpWhereItsResetsSayNothing(t *testing.T) {
+	sideBySide(t)
 	const windows, quota = 12, 100
 	var accepted, runs int64
 	for phase := 800 * time.Millisecond; phase < 1200*time.Millisecond; phase += 100 * time.Millisecond {

@@ -110,6 +110,7 @@ func TestNewsTurnsAwayExactlyWhoCanNoLongerMakeIt(t *testing.T) {
 // Whatever holds all of an origin: when it lets one go, that is the first who came of the highest priority, of
 // those whom nothing of their credential's own holds. Also when some of them have left, and others joined.
 func TestCredentialsTakeTurnsInTheOrderTheyCame(t *testing.T) {
+	sideBySide(t)
 	for name, limits := range map[string]heed.Limits{
 		"MaxConcurrent": {MaxConcurrent: 1},
 		"MinInterval":   {MinInterval: time.Second},

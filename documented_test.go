@@ -202,6 +202,7 @@ func TestNextRequestStartsWhenTheServiceDocumentsThatItMay(t *testing.T) {
 // Bybit's reset is when its quota is restored only once that is exceeded. Otherwise it is the
 // present, which is no reset: a window that turns with each answer would hold nothing back.
 func TestPresentIsNoReset(t *testing.T) {
+	sideBySide(t)
 	for phase := range 10 {
 		synctest.Test(t, func(t *testing.T) {
 			time.Sleep(time.Duration(phase)*100*time.Millisecond + 37*time.Millisecond)

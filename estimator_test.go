@@ -69,6 +69,7 @@ func TestAnnouncedQuotasAreUsedUpWithoutARefusal(t *testing.T) {
 }
 
 func TestResetsRoundedDownCostAtMostTwoRefusals(t *testing.T) {
+	sideBySide(t)
 	for _, rounding := range []heedtest.Rounding{heedtest.RoundDown, heedtest.RoundNearest, heedtest.RoundZero} {
 		tally, _ := load{heedtest.Config{
 			Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}, Rounding: rounding,
@@ -170,6 +171,7 @@ func TestPolicyAnnouncedByRefusalsAloneIsKeptTo(t *testing.T) {
 
 // A limit that nobody announces is found, kept to, and shown as learned.
 func TestHiddenLimitIsLearned(t *testing.T) {
+	sideBySide(t)
 	for _, c := range []struct {
 		name   string
 		origin heedtest.Config
@@ -590,6 +592,7 @@ func TestProcessesThatMeetAWindowNearItsEndAreNotRefused(t *testing.T) {
 // Of a sliding window that others use too as much comes back as of a bucket, and the
 // resets it names can look like those of one, where they are rounded a lot.
 func TestSharedSlidingWindowIsNotTakenForABucket(t *testing.T) {
+	sideBySide(t)
 	const runs, windows, quota = 4, 20, 50
 	var refused float64
 	for range runs {

@@ -152,6 +152,7 @@ func TestOutagesTellNothingOfALimit(t *testing.T) {
 // Who asks now and then, of an origin without any limit that is out of order for long and does not say so, asks as often as before
 // once it is well again.
 func TestLongOutageDoesNotSlowWhoAsksNowAndThen(t *testing.T) {
+	sideBySide(t)
 	const settles, after, trip = 10 * time.Minute, 20 * time.Minute, 100 * time.Millisecond
 	for _, c := range []struct {
 		goroutines    int

@@ -80,6 +80,7 @@ func TestAWaitThatIsOnlySometimesEnoughIsNotKeptTo(t *testing.T) {
 // of a second: what is left does not run empty for a client that goes one by one down a road on which
 // answers take longer than that instant is uncertain. Upstash announces it so.
 func TestCountersOfTwoWindowsAreUsedOneByOneDownAJitteryRoad(t *testing.T) {
+	sideBySide(t)
 	fareFromAfar(t, 470, 1, twoWindows) // of 600
 }
 

@@ -33,6 +33,7 @@ func TestLastUnitOfSmallQuotaIsUsedThoughAnswersTakeNowLongNowShort(t *testing.T
 // Where resets are instants that are rounded up, an answer that says that nothing is left holds for up to a second
 // more than the window lasts. Of a small quota the last unit is worth that, of a large one it is not.
 func TestLastUnitOfSmallQuotaIsWorthWhatAnInstantIsRoundedUpBy(t *testing.T) {
+	sideBySide(t)
 	const windows = 40
 	for _, c := range []struct {
 		algorithm heedtest.Algorithm
@@ -68,6 +69,7 @@ func TestLastUnitOfSmallQuotaIsWorthWhatAnInstantIsRoundedUpBy(t *testing.T) {
 // The instant at which the last unit of a window costs nothing passes, whenever the one
 // before it went.
 func TestLastUnitOfWindowIsNotPacedPastTheInstantThatCostsNothing(t *testing.T) {
+	sideBySide(t)
 	for phase := time.Duration(0); phase < 5*time.Second; phase += 700 * time.Millisecond {
 		tally, _ := load{heedtest.Config{
 			Algorithm: heedtest.FixedWindowByClock, Phase: phase,
@@ -97,6 +99,7 @@ func TestWindowsFarAwayAreSoonSeenToBeginWithTheirFirstRequests(t *testing.T) {
 // What is announced now and then is used up as if it were all the time: silent answers show
 // how far away an origin is, and when a window began.
 func TestWindowsFarAwayThatAreAnnouncedNowAndThenAreUsedUp(t *testing.T) {
+	sideBySide(t)
 	for _, alg := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.FixedWindowByClock} {
 		var accepted, refused int64
 		for phase := time.Duration(0); phase < 5*time.Second; phase += 1700 * time.Millisecond {

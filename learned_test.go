@@ -58,6 +58,7 @@ func TestHiddenRatesAreFoundByFewRefusals(t *testing.T) {
 // Neither does the time that opening up took, where that is a good part of the
 // window.
 func TestLongOpeningIsNotCountedWithTheWindow(t *testing.T) {
+	sideBySide(t)
 	for _, mode := range []heedtest.RetryAfterMode{heedtest.RetryAfterWindow, heedtest.RetryAfterExact} {
 		for _, quota := range []int64{50, 100} {
 			tally, _ := load{heedtest.Config{
@@ -223,6 +224,7 @@ func TestHiddenCapThatIsLargeIsSoonUsedUpWhereAnswersTakeLong(t *testing.T) {
 // A path that is always refused is no sign of the limit in flight that was learned of others, and its requests wait longer
 // each time as they would without one.
 func TestPathThatIsAlwaysRefusedWaitsBesideALearnedCap(t *testing.T) {
+	sideBySide(t)
 	synctest.Test(t, func(t *testing.T) {
 		o := heedtest.NewOrigin(heedtest.Config{
 			Algorithm: heedtest.Concurrency, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: 4, Window: time.Second}}, Latency: heedtest.RoundTrip(100 * time.Millisecond),
@@ -331,6 +333,7 @@ func TestRateThatIsFoundAsItWasIsTriedMoreRarely(t *testing.T) {
 }
 
 func TestHiddenLimitThatIsCutAndRaisedIsFollowed(t *testing.T) {
+	sideBySide(t)
 	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.TokenBucket} {
 		policy := heedtest.Policy{Quota: 50, Window: 5 * time.Second}
 		var cut, raised heedtest.Tally
@@ -641,6 +644,7 @@ func TestRateThatLooksLikeACapInFlightIsFound(t *testing.T) {
 // is accepted after many were refused, as where too many are in flight. To
 // find out that it is a rate must not cost as many refusals again.
 func TestRateBehindLongRoundTripsIsNotTakenForACapInFlight(t *testing.T) {
+	sideBySide(t)
 	const windows, quota = 20, 50
 	c := heedtest.Config{
 		Algorithm: heedtest.TokenBucket, Policies: []heedtest.Policy{{Quota: quota, Window: 5 * time.Second}}, Latency: heedtest.RoundTrip(500 * time.Millisecond),
@@ -743,6 +747,7 @@ func TestHiddenLimitBesideTheOnlyBudgetIsLearned(t *testing.T) {
 // So it is where what refuses is a gateway before the origin, with a 503, and the limit that the origin behind it announces is not
 // used up: that is no outage.
 func TestGatewayThatRefusesWith503BeforeAnAnnouncedLimitIsLearned(t *testing.T) {
+	sideBySide(t)
 	for _, hint := range []heedtest.RetryAfter{{Mode: heedtest.RetryAfterNone}, {Mode: heedtest.RetryAfterConstant, Value: time.Second}} {
 		synctest.Test(t, func(t *testing.T) {
 			const length = 5 * time.Minute
@@ -875,6 +880,7 @@ func TestHiddenLimitIsFoundByThoseWhoDoNotWait(t *testing.T) {
 // Those who are turned away by a learned rate show that it is made use of, be it that they come at random and none of them ever waits:
 // it rises for them, too, until it is no less than what the origin lets through.
 func TestLearnedRateRisesForThoseWhoDoNotWait(t *testing.T) {
+	sideBySide(t)
 	const wanted, hours = 9.5, 1
 	synctest.Test(t, func(t *testing.T) {
 		o := heedtest.NewOrigin(heedtest.Config{
@@ -1083,6 +1089,7 @@ func TestHiddenLimitThatRefusesWith503IsLearnedByWhoAsksForEachPathOnce(t *testi
 // So it is where each refusal names a time after which one goes first: that a path is refused a second time beside others that are
 // accepted is no illness of it where it is accepted in the end, and of many that are refused at once the first are tried again first.
 func TestHiddenLimitThatNamesAWaitWithA503IsLearnedByWhoAsksForEachPathOnce(t *testing.T) {
+	sideBySide(t)
 	const settles, length = 10 * time.Minute, 20 * time.Minute
 	for name, c := range map[string]struct {
 		algorithm  heedtest.Algorithm
@@ -1144,6 +1151,7 @@ func TestPathsThatStayRefusedWith503TeachNoLimit(t *testing.T) {
 // A slow limit is tried again every ten minutes at first, for it may have been found when it was lower. One that stays as it is
 // refuses an attempt each time, so those become rarer.
 func TestSlowHiddenLimitThatStaysAsItIsIsTriedMoreRarely(t *testing.T) {
+	sideBySide(t)
 	const first, then, seeds, most = 24 * time.Hour, 48 * time.Hour, 6, 20 // refused in 1000
 	for _, quota := range []int64{6, 20} {
 		var accepted, refused int64

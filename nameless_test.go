@@ -123,6 +123,7 @@ func showsOne(first, second *window) *limiter {
 // Several limits of which an answer shows but one, the first or the one that
 // refuses, are not one whose quota changes all the time.
 func TestLimitsWithoutNamesAreToldApart(t *testing.T) {
+	sideBySide(t)
 	for phase := range 10 {
 		synctest.Test(t, func(t *testing.T) {
 			time.Sleep(time.Duration(phase)*100*time.Millisecond + 37*time.Millisecond)
@@ -143,6 +144,7 @@ func TestLimitsWithoutNamesAreToldApart(t *testing.T) {
 // a proxy may join. Both limits hold then: nothing goes before the instant that the inner one
 // named, and no less goes for it.
 func TestLimitersThatAddLinesOfTheirOwnAreBothKeptTo(t *testing.T) {
+	sideBySide(t)
 	for _, prefix := range []string{"X-Ratelimit-", "Ratelimit-"} {
 		for _, joined := range []bool{false, true} {
 			for phase := range 10 {
@@ -199,6 +201,7 @@ func TestLongerLimitThatOnlyRefusalsShowIsKeptTo(t *testing.T) {
 // Limits that are told of one at a time, by fields of an early draft without a list, hold all
 // routes alike, whichever of them was told of where.
 func TestLimitsInNoListHoldAllRoutes(t *testing.T) {
+	sideBySide(t)
 	for phase := range 10 {
 		synctest.Test(t, func(t *testing.T) {
 			time.Sleep(time.Duration(phase)*100*time.Millisecond + 37*time.Millisecond)

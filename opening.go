@@ -22,6 +22,7 @@ type opening struct {
 	double  int           // limit at the end of the present round …
 	round   time.Time     // … which began here
 	quick   time.Duration // the quickest answer
+	atHand  int           // answers as quick as on one machine, less those that were not
 	wary    bool          // what it opens up to is a guess: a step takes more than one good answer …
 	good    int           // … and so many came since the latest one
 }
@@ -31,8 +32,10 @@ type opening struct {
 const wideOpen = 1024
 
 const (
-	nearBy       = 5 * time.Millisecond  // round trips shorter than this are
-	leastRound   = 50 * time.Millisecond // how long a round takes there, at least …
+	nearBy       = 5 * time.Millisecond  // round trips shorter than this are …
+	leastRound   = 20 * time.Millisecond // … and how long a round takes there, at least
+	oneMachine   = 2 * time.Millisecond  // on one machine most are shorter than this …
+	longestRound = 50 * time.Millisecond // … and a round takes so long …
 	leastInTrips = 500                   // … or so many of the quickest round trips, where that is less
 	goodSteps    = 4                     // good answers that a step of a wary opening takes, from so many in flight on
 )
@@ -122,8 +125,12 @@ func (o *opening) well(now, start time.Time, serial uint32, told bool) {
 	if o.limit == 0 || serial != o.serial {
 		return
 	}
-	if trip := now.Sub(start); !o.scouted || trip < o.quick {
+	trip := now.Sub(start)
+	if !o.scouted || trip < o.quick {
 		o.quick = trip
+	}
+	if o.atHand--; trip < oneMachine {
+		o.atHand += 2
 	}
 	o.scouted = true
 	if told {
@@ -148,11 +155,22 @@ func (o *opening) rushes(now time.Time) bool {
 	if !o.contact || o.limit < o.double {
 		return false
 	}
-	if o.quick < nearBy && now.Sub(o.round) < min(leastRound, leastInTrips*o.quick) {
+	if now.Sub(o.round) < o.least() {
 		return true
 	}
 	o.double, o.round = 2*o.limit, now
 	return false
+}
+
+// least is how long a round takes on first contact, at least.
+func (o *opening) least() time.Duration {
+	switch {
+	case o.atHand > 0:
+		return min(longestRound, leastInTrips*o.quick)
+	case o.quick < nearBy:
+		return leastRound
+	}
+	return 0
 }
 
 // step lets one more go unanswered: where every answer does, that is twice as

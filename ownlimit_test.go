@@ -266,6 +266,7 @@ func TestHiddenLimitOnAllRoutesIsNotTakenForThatOfOneThoughRequestsAreFew(t *tes
 }
 
 func TestHiddenLimitOnAllRoutesHoldsAll(t *testing.T) {
+	sideBySide(t)
 	for _, hint := range []bool{false, true} {
 		for seed := range uint64(4) {
 			w := window{quota: 50, length: 5 * time.Second}

@@ -107,7 +107,7 @@ func askNginx(t *testing.T, nginx string) (accepted, refused int) {
 	server.Env = append(os.Environ(), "NGINX=3;")
 	stdin, out := startServer(t, server)
 	socket.Close()
-	listener.Close() // nginx alone has it: nobody waits for one that is gone
+	listener.Close()                              // nginx alone has it: nobody waits for one that is gone
 	awaitFile(t, filepath.Join(dir, "nginx.pid")) // until then an answer takes as long as one from far away
 	askForAWhile(t, "http://"+address+"/")
 	stdin.Close()

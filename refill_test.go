@@ -11,6 +11,7 @@ import (
 // A bucket that is full again within the second that its resets are rounded to always says "in a second",
 // however fast it refills: what comes back shows how fast.
 func TestSmallBucketIsUsedAsFastAsItRefills(t *testing.T) {
+	sideBySide(t)
 	for _, bucket := range []struct{ size, perSecond int64 }{{5, 10}, {5, 20}, {8, 20}, {20, 50}} {
 		const length = 30 * time.Second
 		window := time.Duration(bucket.size) * time.Second / time.Duration(bucket.perSecond)

@@ -141,9 +141,9 @@ func TestOriginNearByIsNotOpenedInARush(t *testing.T) {
 		trip, span time.Duration
 		want       []int
 	}{
-		{200 * time.Microsecond, 20 * time.Millisecond, []int{2, 4, 8, 16, 32, 64, 64}},
+		{200 * time.Microsecond, 50 * time.Millisecond, []int{2, 4, 8, 16, 32, 64, 64}},
 		{4 * time.Millisecond, 20 * time.Millisecond, []int{2, 4, 8, 16, 32, 64, 64}},
-		{20 * time.Microsecond, 4 * time.Millisecond, []int{2, 4, 8, 16, 32, 64, 64}},
+		{20 * time.Microsecond, 10 * time.Millisecond, []int{2, 4, 8, 16, 32, 64, 64}},
 		{5 * time.Millisecond, 5 * time.Millisecond, []int{1, 2, 4, 8, 16, 32, 64, 64}},
 		{100 * time.Millisecond, 100 * time.Millisecond, []int{1, 2, 4, 8, 16, 32, 64, 64}},
 	} {

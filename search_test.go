@@ -15,6 +15,7 @@ import (
 // Limits of which the first measure says little, because heed waited for much longer
 // than it would have had to.
 func TestRateIsSearchedForWhereTheWaitWasOurOwn(t *testing.T) {
+	sideBySide(t)
 	for name, c := range map[string]struct {
 		algorithm heedtest.Algorithm
 		policy    heedtest.Policy
@@ -95,6 +96,7 @@ func (c *twoCounts) take(now time.Time) bool {
 // Such a counter lets through again only when a unit of the window before has left it, a little after
 // a round time is over.
 func TestHiddenCounterIsAskedAgainWhenAUnitHasLeftIt(t *testing.T) {
+	sideBySide(t)
 	accepted, refused, all := playHidden(t, 10, 400*time.Microsecond, func(quota float64) interface{ take(time.Time) bool } {
 		return &twoCounts{quota: quota, window: time.Second}
 	})
@@ -323,6 +325,7 @@ func TestRateIsNotMeasuredByAHandfulOfRequests(t *testing.T) {
 // what came from one refusal to the next, of which heed chose a part; nor is a whole window judged by the few that it lets
 // through while what was too much before still counts.
 func TestRateOfASlidingCounterIsFoundInAMinute(t *testing.T) {
+	sideBySide(t)
 	var share, runs float64
 	for phase := range 5 {
 		for _, refused := range []bool{false, true} {

@@ -266,6 +266,7 @@ func TestSlidingWindowIsUsedUpWhereSomeRequestsTakeLongAndSomeAnswers(t *testing
 // The instant that the oldest unit of a sliding window comes back is over already by the answer that names it, where it is
 // cut to seconds. From there to the next one named is no leap for which the window would have to have turned.
 func TestInstantsThatAreOverAreNoLeapOfASlidingWindow(t *testing.T) {
+	sideBySide(t)
 	const windows, quota = 20, 30
 	var accepted, refused int64
 	for phase := range 6 {
@@ -285,6 +286,7 @@ func TestInstantsThatAreOverAreNoLeapOfASlidingWindow(t *testing.T) {
 // A sliding window that states no length is taken for one by how this process's own units come back where nobody else
 // uses it: exact resets, which say that it slides before they have shown how long it is, would have it overrun.
 func TestSlidingWindowOfUnknownLengthIsNotOverrunByWhoIsAlone(t *testing.T) {
+	sideBySide(t)
 	for _, trip := range []time.Duration{5 * time.Millisecond, 50 * time.Millisecond} {
 		tally, _ := load{heedtest.Config{
 			Algorithm: heedtest.SlidingWindow, Policies: []heedtest.Policy{{Quota: 100, Window: 10 * time.Second}},

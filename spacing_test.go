@@ -183,6 +183,7 @@ func TestCancelledPermitLeavesNoInterval(t *testing.T) {
 
 // 2500 requests that cost nothing of a quota of 1000 an hour, each over after 10 ms.
 func TestWhatCostsNothingIsNotSpread(t *testing.T) {
+	sideBySide(t)
 	for name, end := range map[string]func(*heed.Permit){
 		"answered from a cache": func(pm *heed.Permit) {
 			pm.Observe(answer(200, "Age", "5"))

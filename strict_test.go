@@ -68,6 +68,7 @@ func TestStrictLimitIsUsedWhereLatenciesScatter(t *testing.T) {
 
 // Where latencies are the same again, requests go at the pace of the limit.
 func TestStrictLimitIsUsedUpWhereLatenciesCalmDown(t *testing.T) {
+	sideBySide(t)
 	const calmFrom = 1500
 	rough, calm := scattered(1, lognormal(1)), heedtest.RoundTrip(300*time.Millisecond)
 	begun := heedtest.Tally{}
@@ -121,6 +122,7 @@ func TestStrictLimitThatIsLiftedIsForgotten(t *testing.T) {
 
 // A strict limit that is cut, and raised again, is followed.
 func TestStrictLimitIsFollowedWhereLatenciesScatter(t *testing.T) {
+	sideBySide(t)
 	var at [3]heedtest.Tally
 	tally, _ := load{strictly(100*time.Millisecond, scattered(1, exponential)), 16, 900, func(o *heedtest.Origin, _ *heed.Registry) {
 		for i, quota := range []int64{5, 10} {
@@ -139,6 +141,7 @@ func TestStrictLimitIsFollowedWhereLatenciesScatter(t *testing.T) {
 
 // An answer that takes hours hides nothing of what the others tell.
 func TestStrictLimitIsFollowedWhileAnAnswerTakesHours(t *testing.T) {
+	sideBySide(t)
 	var begun heedtest.Tally
 	rough := scattered(1, exponential)
 	tally, _ := load{strictly(100*time.Millisecond, func(n int64) (up, down time.Duration) {

@@ -139,6 +139,7 @@ func TestUnchangedAnswersOfGitHubAreNotPaced(t *testing.T) {
 // Of two hosts behind one name each keeps a count of its own, or an origin does not count half of what it is asked for: more is
 // left than was reckoned with. That is no quota that comes back bit by bit, for when a window ends all of it is back at once.
 func TestRequestsThatUseNothingHideNoWindow(t *testing.T) {
+	manyRequests(t)
 	const quota, length, windows = 600, time.Minute, 10
 	for what, counter := range map[string]func(asked int, rng *rand.Rand) int{
 		"half free, at random":  func(_ int, rng *rand.Rand) int { return 2 * rng.IntN(2) },

@@ -148,6 +148,7 @@ func TestBurstsThatAConfiguredQuotaCanAffordForGoodAreNotPaced(t *testing.T) {
 // A batch that the quota plainly affords goes as it comes, be it the first that a process sends: it takes as long as its answers.
 // What was known to be this process's alone is not forgotten between two of them.
 func TestBatchThatTheQuotaAffordsIsNotSlowed(t *testing.T) {
+	sideBySide(t)
 	const trip, workers = 100 * time.Millisecond, 20
 	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindowByClock, heedtest.FixedWindow, heedtest.SlidingWindow, heedtest.GCRA} {
 		for _, c := range []struct {
@@ -282,6 +283,7 @@ func each(things, workers int, do func()) {
 // A job that comes again and again, and each time is over before the quota is, goes as it comes once that was seen to be so: that the first
 // two of its runs came so soon one after the other, or nearly used up the quota, says no more of what is to come.
 func TestRecurringBatchesThatTheQuotaAffordsAreNotSlowed(t *testing.T) {
+	manyRequests(t)
 	const trip, workers = 100 * time.Millisecond, 20
 	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindowByClock, heedtest.FixedWindow} {
 		for _, dialect := range []heedtest.Dialect{heedtest.IETF11, heedtest.XRateLimitEpoch} {
@@ -391,6 +393,7 @@ func TestRunsLongerThanAWindowArePacedToTheirEnd(t *testing.T) {
 // Two counts look like a window that begins anew to who comes only now and then. Where that was mistaken before batches are not sent
 // all at once that may not fit.
 func TestRecurringBatchesAreNotRefusedWhereTheyMayNotFit(t *testing.T) {
+	sideBySide(t)
 	const workers = 20
 	for _, c := range []struct {
 		batch int

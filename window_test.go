@@ -14,6 +14,7 @@ import (
 // Requests that go evenly meet at the origin where some are late, and in a window that is
 // used up almost all the time one too many of them costs the wait that is named.
 func TestLateRequestsDoNotMeetInALearnedWindow(t *testing.T) {
+	sideBySide(t)
 	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.SlidingWindow} {
 		for seed := range uint64(4) {
 			tally, _ := load{heedtest.Config{

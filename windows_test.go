@@ -246,6 +246,7 @@ func countedByClock(quota, length int64) func(now time.Time, h http.Header) bool
 // Nobody says how large the quota is: only how many are left, and until when, rounded up. The
 // last unit still goes when rounding costs nothing.
 func TestQuotaWhoseSizeNobodySaysIsUsedUp(t *testing.T) {
+	sideBySide(t)
 	fare(t, 100*time.Second, 915, 0, func() func(now time.Time, h http.Header) bool { // of 1000
 		w := &window{quota: 50, length: 5 * time.Second}
 		return func(now time.Time, h http.Header) bool {
@@ -319,6 +320,7 @@ func TestWaitsThatAreHardlyEnoughAreMadeLonger(t *testing.T) {
 // What resets are rounded down to is 0 for as long as they are rounded by, before a window
 // ends. That is no constant, nor is the window over.
 func TestLastSecondOfAWindowIsNoConstant(t *testing.T) {
+	sideBySide(t)
 	for phase := 100 * time.Millisecond; phase < 5*time.Second; phase += 350 * time.Millisecond {
 		tally, _ := load{heedtest.Config{
 			Algorithm: heedtest.FixedWindowByClock, Phase: phase, Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}},
@@ -354,6 +356,7 @@ func TestDocumentedWindowsGiveWayToWhatAnOriginSays(t *testing.T) {
 // Resets are plain numbers of thousandths of a second at some origins, MuleSoft's and Zuul's,
 // and of seconds at nearly all: what they are shows by how fast they pass.
 func TestResetsInThousandthsAreToldFromSeconds(t *testing.T) {
+	sideBySide(t)
 	for _, length := range []time.Duration{time.Second, 5 * time.Second, 7 * time.Second, 10 * time.Second} {
 		quota := int(length / (100 * time.Millisecond))
 		fare(t, 2*length, quota*9/5, 1, func() func(now time.Time, h http.Header) bool {
@@ -413,6 +416,7 @@ func TestWindowsToldInTurnAreNotTakenForThousandths(t *testing.T) {
 // What is left of a window that is met shortly before its end is used up by then: that a
 // few answers looked like those of a bucket holds nothing back for good.
 func TestWindowsMetNearTheirEndAreUsedUp(t *testing.T) {
+	sideBySide(t)
 	for _, dialect := range []heedtest.Dialect{heedtest.IETF11, heedtest.IETF07, heedtest.IETF06} {
 		for ends := 6 * time.Second; ends < 30*time.Second; ends += 4 * time.Second {
 			load{heedtest.Config{
@@ -511,6 +515,7 @@ func TestInstantsThatAreAlwaysThePresentOneCostFewRefusals(t *testing.T) {
 
 // So it is where they are told only when little is left: nobody says then how long a window is.
 func TestInstantsThatAreThePresentSecondAndToldLateCostFewRefusals(t *testing.T) {
+	sideBySide(t)
 	const windows, quota = 20, 100
 	for _, test := range []struct {
 		algorithm heedtest.Algorithm
@@ -561,6 +566,7 @@ func TestWindowsWhoseResetIsAlwaysAWholeOneAreUsedUp(t *testing.T) {
 // How long heed waits for a server says nothing of its windows: that nothing is back by then of a longer one does not show that
 // it slides, and what Snapshot says of its reset is what the server said.
 func TestWindowsLongerThanTheLongestWaitAreNoneThatSlide(t *testing.T) {
+	sideBySide(t)
 	for _, dialect := range []heedtest.Dialect{heedtest.IETF11, heedtest.XRateLimit, heedtest.XRateLimitEpoch} {
 		synctest.Test(t, func(t *testing.T) {
 			const day, hourly = 24 * time.Hour, 100
