@@ -21,6 +21,14 @@ func unforeseen() (all []Scenario) {
 	return all
 }
 
+// onlyReckons skips a test under the race detector, under which -short is set: there is nothing but one goroutine that reckons.
+func onlyReckons(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("only reckons, and for long")
+	}
+}
+
 // venturing is in between what is refused too often and what is hardly ever.
 func (s Scenario) venturing() caution {
 	if s.Origin.Algorithm == heedtest.Concurrency {
@@ -53,6 +61,7 @@ func TestNonclairvoyantKeepsItsWord(t *testing.T) {
 // way whose answers have not come by an instant: until then, or until an answer says
 // something else as another request has come in its way, the same ones must start.
 func TestNonclairvoyantForeseesNothing(t *testing.T) {
+	onlyReckons(t)
 	const seed = 1
 	for _, s := range unforeseen() {
 		latency, again := s.Trip.latency(seed), s.Trip.latency(seed+1)
@@ -99,6 +108,7 @@ func startedBy(now time.Duration, plan []start) (starts []time.Duration) {
 // each chosen in hindsight, too: to send at a fixed pace, and to go by answers, with
 // a limit to how long one is waited for.
 func TestNonclairvoyantIsAGoodClient(t *testing.T) {
+	onlyReckons(t)
 	for _, s := range unforeseen() {
 		for seed := range uint64(2) {
 			from, to := time.Duration(s.Skip)*s.Quota.Window, s.length()
