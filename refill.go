@@ -28,7 +28,8 @@ type refilling struct {
 	regained   float64   // units a second that came back lately; 0: not measured
 	markedAt   time.Time // when that was last reckoned …
 	markedLeft int64     // … what was left then …
-	markedUse  int64     // … and answered
+	markedUse  int64     // … and answered …
+	markedOpen int64     // … and sent, but not answered
 	seenFrom   time.Time // since when it is seen how much comes back at least …
 	seenLeft   int64     // … what was left then …
 	seenSent   int64     // … and sent
@@ -201,6 +202,7 @@ func (l *ledger) taken(p *Policy) bool {
 // how soon units come back, what is told in whole units has to be some, and one less counts.
 func (l *ledger) measureRefill(now time.Time, c *charge, p *Policy, r int64) {
 	full := r+c.n >= min(l.brim, p.Quota) // none was missing when the request came, as far as is known
+	open := l.sent - l.answered
 	d, used := now.Sub(l.markedAt), l.answered-l.markedUse
 	came, enough := r-l.markedLeft+used, int64(1)
 	if l.inferred > 0 && !l.fillsUp {
@@ -210,6 +212,8 @@ func (l *ledger) measureRefill(now time.Time, c *charge, p *Policy, r int64) {
 	case full || l.markedAt.IsZero():
 	case d < p.Window/10, came < enough && d < p.Window:
 		return
+	case open-l.markedOpen > max(came, 0): // of many that went at once it may be one of the last that is answered first
+		return
 	case came > 0:
 		got := float64(came) / d.Seconds()
 		if l.regained == 0 {
@@ -217,7 +221,7 @@ func (l *ledger) measureRefill(now time.Time, c *charge, p *Policy, r int64) {
 		}
 		l.regained += (got - l.regained) / 4
 	}
-	l.markedAt, l.markedLeft, l.markedUse = now, r, l.answered
+	l.markedAt, l.markedLeft, l.markedUse, l.markedOpen = now, r, l.answered, open
 }
 
 // fewBack are so many units that one more or less hardly matters.
