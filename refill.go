@@ -199,10 +199,14 @@ func (l *ledger) taken(p *Policy) bool {
 // measureRefill follows how fast units come back: what is left more than it
 // was, and what was used meanwhile, over a tenth of a window. Of a bucket that may have been
 // full meanwhile that says nothing. Where the window was only inferred, and resets do not tell
-// how soon units come back, what is told in whole units has to be some, and one less counts.
+// how soon units come back, what is told in whole units has to be some, and one less counts. Of many that went at once one of the
+// last to arrive may be answered first: where the units that are sent and not answered became more by more than came back, that says nothing.
 func (l *ledger) measureRefill(now time.Time, c *charge, p *Policy, r int64) {
 	full := r+c.n >= min(l.brim, p.Quota) // none was missing when the request came, as far as is known
 	open := l.sent - l.answered
+	if full { // none of those is counted in r
+		open = 0
+	}
 	d, used := now.Sub(l.markedAt), l.answered-l.markedUse
 	came, enough := r-l.markedLeft+used, int64(1)
 	if l.inferred > 0 && !l.fillsUp {
@@ -212,7 +216,7 @@ func (l *ledger) measureRefill(now time.Time, c *charge, p *Policy, r int64) {
 	case full || l.markedAt.IsZero():
 	case d < p.Window/10, came < enough && d < p.Window:
 		return
-	case open-l.markedOpen > max(came, 0): // of many that went at once it may be one of the last that is answered first
+	case open-l.markedOpen > max(came, 0):
 		return
 	case came > 0:
 		got := float64(came) / d.Seconds()
