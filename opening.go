@@ -34,7 +34,7 @@ const wideOpen = 1024
 const (
 	nearBy       = 5 * time.Millisecond  // round trips shorter than this are …
 	leastRound   = 20 * time.Millisecond // … and how long a round takes there, at least
-	oneMachine   = 2 * time.Millisecond  // on one machine most are shorter than this …
+	oneMachine   = time.Millisecond      // on one machine most are shorter than this …
 	longestRound = 50 * time.Millisecond // … and a round takes so long …
 	leastInTrips = 500                   // … or so many of the quickest round trips, where that is less
 	goodSteps    = 4                     // good answers that a step of a wary opening takes, from so many in flight on
@@ -129,8 +129,10 @@ func (o *opening) well(now, start time.Time, serial uint32, told bool) {
 	if !o.scouted || trip < o.quick {
 		o.quick = trip
 	}
-	if o.atHand--; trip < oneMachine {
-		o.atHand += 2
+	if trip < oneMachine {
+		o.atHand++
+	} else {
+		o.atHand--
 	}
 	o.scouted = true
 	if told {

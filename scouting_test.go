@@ -100,36 +100,38 @@ func TestOpeningGoesOnWithoutGoodAnswers(t *testing.T) {
 	}
 }
 
-// peaksOver has many goroutines ask an origin as fast as they can over round
-// trips of this length, and returns the most that were under way in each of the
+// peaksOver has many goroutines ask an origin as fast as they can, where the n. round
+// trip is so long, and returns the most that were under way in each of the
 // first spans of time.
-func peaksOver(t *testing.T, trip, span time.Duration, spans int) []int {
+func peaksOver(t *testing.T, trip func(n int) time.Duration, span time.Duration, spans int) []int {
 	t.Helper()
 	peaks := make([]int, spans)
 	var mu sync.Mutex
-	now, began := 0, time.Now()
+	all, now, began := 0, 0, time.Now()
 	tr := &heed.Transport{Registry: newRegistry(t, heed.Config{}), Base: respond(func(*http.Request) *http.Response {
 		mu.Lock()
+		all++
+		n := all
 		now++
 		if i := int(time.Since(began) / span); i < spans {
 			peaks[i] = max(peaks[i], now)
 		}
 		mu.Unlock()
-		time.Sleep(trip)
+		time.Sleep(trip(n))
 		mu.Lock()
 		now--
 		mu.Unlock()
 		return reply(200, "")
 	})}
-	var all sync.WaitGroup
+	var busy sync.WaitGroup
 	for range 64 {
-		all.Go(func() {
+		busy.Go(func() {
 			for time.Since(began) < time.Duration(spans)*span {
 				sendOne(t, tr, get(t.Context(), site))
 			}
 		})
 	}
-	all.Wait()
+	busy.Wait()
 	return peaks
 }
 
@@ -148,7 +150,7 @@ func TestOriginNearByIsNotOpenedInARush(t *testing.T) {
 		{100 * time.Millisecond, 100 * time.Millisecond, []int{1, 2, 4, 8, 16, 32, 64, 64}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			got := peaksOver(t, c.trip, c.span, len(c.want))
+			got := peaksOver(t, func(int) time.Duration { return c.trip }, c.span, len(c.want))
 			for i, want := range c.want {
 				if got[i] > want || got[i] < want/2 || c.trip >= 5*time.Millisecond && got[i] != want {
 					t.Errorf("%v on the way: at most %v in flight in spans of %v, want %v", c.trip, got, c.span, c.want)
@@ -157,4 +159,21 @@ func TestOriginNearByIsNotOpenedInARush(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Nor is one met slowly that is far away, though a cache on the way answers a few at once.
+func TestFewQuickAnswersDoNotSlowTheOpening(t *testing.T) {
+	const span = 25 * time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		got := peaksOver(t, func(n int) time.Duration {
+			if n%5 == 0 {
+				return 200 * time.Microsecond
+			}
+			return span
+		}, span, 8)
+		t.Log(got)
+		if last := got[len(got)-1]; last < 32 {
+			t.Errorf("at most %v in flight in spans of %v, want 32 in the last", got, span)
+		}
+	})
 }
