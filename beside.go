@@ -32,7 +32,7 @@ func (c *chance) exceeded(r *throughput) {
 	if r.low > 0 && c.tells(r) {
 		share, seen = c.share, min(seen, 2*few) // it may have been the limit's all the same: what follows tells
 	}
-	next := chance{share: share, seen: seen, hint: c.hint, others: c.others, calm: share, then: c.then, failed: c.failed, kept: c.kept}
+	next := chance{share: share, seen: seen, inARow: c.inARow, hint: c.hint, others: c.others, calm: share, then: c.then, failed: c.failed, kept: c.kept}
 	if c.others && c.slower.accepted >= few { // what is too many does not tell them apart then: while each asks to wait, nothing goes
 		next.slower = c.slower
 	}

@@ -34,6 +34,7 @@ import (
 type chance struct {
 	share  float64       // of requests refused of late; 0: none is known to be refused by chance
 	seen   float64       // requests that tell it, no more than are of late
+	inARow int           // so many were accepted since the latest refusal that tells it
 	hint   time.Duration // how long those ask to wait; 0: they do not say
 	others bool          // they may be a limit's that others use, too: each asks to wait, and none is a 503
 	excess float64       // refusals beyond what that explains …
@@ -63,6 +64,7 @@ const (
 	usually      = 1. / 64  // of all requests: a share that harms nobody
 	hardlyAny    = 1. / 512 // … and one that makes hardly any difference
 	lately       = 256      // requests
+	plainly      = 2048     // accepted in a row: of those a few would have been refused if hardly any were
 	tooMany      = 6        // refusals in excess …
 	tooManyMore  = 4        // … and where a limit is known, too
 	timeAndAgain = 2        // refusals that tell of chance, at first
@@ -247,7 +249,7 @@ func (c *chance) well(start time.Time, r *throughput) (rate float64, limit bool)
 		c.quiet += max(c.share, hardlyAny)
 	}
 	c.tally(r, 0)
-	if c.quiet > 2*few || r.low > 0 && c.share < hardlyAny/4 { // half as many come by chance every few minutes, where a quarter is refused
+	if c.quiet > 2*few || r.low > 0 && c.share < hardlyAny/4 && c.inARow >= plainly { // half as many come by chance every few minutes, where a quarter is refused
 		c.over()
 	}
 	return 0, false
@@ -264,6 +266,9 @@ func (c *chance) tally(r *throughput, refused float64) {
 	if c.tells(r) {
 		c.seen = min(c.seen+1, lately)
 		c.share += (refused - c.share) / c.seen
+		if c.inARow++; refused > 0 {
+			c.inARow = 0
+		}
 	}
 }
 

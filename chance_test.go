@@ -300,6 +300,7 @@ func TestHiddenLimitOfHundredsASecondIsKeptToThoughAFewAreRefusedByChance(t *tes
 	const trip, length, goroutines = 50 * time.Millisecond, 3 * time.Minute, 64
 	two, four := []uint64{0, 1}, []uint64{0, 1, 2, 3} // with fewer, chance decides
 	gathered := []uint64{7, 9, 13, 20, 30, 37}        // attempts at more met what had been
+	seldom := []uint64{15, 19, 32, 34}                // for long nothing came by chance, which was not over
 	for _, c := range []struct {
 		algorithm heedtest.Algorithm
 		quota     int64
@@ -311,6 +312,7 @@ func TestHiddenLimitOfHundredsASecondIsKeptToThoughAFewAreRefusedByChance(t *tes
 	}{
 		{heedtest.FixedWindow, 500, time.Second, .005, four, .6, 20},
 		{heedtest.FixedWindow, 5000, 10 * time.Second, .005, two, .8, 12},
+		{heedtest.FixedWindow, 5000, 10 * time.Second, .005, seldom, .8, 12},
 		{heedtest.TokenBucket, 500, time.Second, .005, two, .7, 24},
 		{heedtest.TokenBucket, 100, time.Second, .01, two, .7, 28},
 		{heedtest.SlidingWindow, 1000, 10 * time.Second, .01, two, .7, 30},
