@@ -301,6 +301,7 @@ func TestHiddenLimitOfHundredsASecondIsKeptToThoughAFewAreRefusedByChance(t *tes
 	two, four := []uint64{0, 1}, []uint64{0, 1, 2, 3} // with fewer, chance decides
 	gathered := []uint64{7, 9, 13, 20, 30, 37}        // attempts at more met what had been
 	seldom := []uint64{15, 19, 32, 34}                // for long nothing came by chance, which was not over
+	twice := []uint64{100, 103}                       // the first that came by chance did so right after the first measure
 	for _, c := range []struct {
 		algorithm heedtest.Algorithm
 		quota     int64
@@ -315,6 +316,7 @@ func TestHiddenLimitOfHundredsASecondIsKeptToThoughAFewAreRefusedByChance(t *tes
 		{heedtest.FixedWindow, 5000, 10 * time.Second, .005, seldom, .8, 12},
 		{heedtest.TokenBucket, 500, time.Second, .005, two, .7, 24},
 		{heedtest.TokenBucket, 100, time.Second, .01, two, .7, 28},
+		{heedtest.TokenBucket, 100, time.Second, .005, twice, .55, 28},
 		{heedtest.SlidingWindow, 1000, 10 * time.Second, .01, two, .7, 30},
 		{heedtest.SlidingWindow, 1000, 10 * time.Second, .01, gathered, .6, 40},
 	} {
