@@ -37,7 +37,7 @@ func (c *chance) exceeded(r *throughput) {
 		next.slower = c.slower
 	}
 	if !c.tells(r) {
-		next.quiet = c.quiet
+		next.quiet, next.passed, next.struck = c.quiet, c.passed, c.struck
 	}
 	if r.low == 0 { // there is a limit where there seemed to be none
 		next.failed++

@@ -40,7 +40,9 @@ type chance struct {
 	excess float64       // refusals beyond what that explains …
 	calm   float64       // … the share when there were none …
 	then   float64       // … and the pace
-	quiet  float64       // so many more would have been refused of those accepted of late than twice those that were
+	quiet  float64       // so many more would have been refused of those accepted of late than twice those that were …
+	passed int           // … which were so many, where a limit is known …
+	struck int           // … and so many were refused
 	slower slower
 
 	let    int64   // accepted before the latest refusal, since the one before …
@@ -59,20 +61,21 @@ type chance struct {
 }
 
 const (
-	byFar        = 4        // times the share that is usual, and more than chance refuses …
-	byMore       = 2        // … and where a limit is known, too: no more of what it refuses is to be explained
-	usually      = 1. / 64  // of all requests: a share that harms nobody
-	hardlyAny    = 1. / 512 // … and one that makes hardly any difference
-	lately       = 256      // requests
-	plainly      = 2048     // accepted in a row: of those a few would have been refused if hardly any were
-	tooMany      = 6        // refusals in excess …
-	tooManyMore  = 4        // … and where a limit is known, too
-	timeAndAgain = 2        // refusals that tell of chance, at first
-	farBelow     = 0.9      // of what is let through: a limit that holds still refuses nothing there
-	severalTimes = 4        // less than a limit was found to let through: it is none; nor is the rate that a pace fell to
-	asBefore     = 0.1      // of a rate: found no further off, it is as it was
-	inSuccession = 6        // blocks that follow each other closely: no limit that is cut is found in so many
-	steeply      = 2        // doublings of the pace in a cycle, where there may be no limit at all
+	byFar        = 4             // times the share that is usual, and more than chance refuses …
+	byMore       = 2             // … and where a limit is known, too: no more of what it refuses is to be explained
+	usually      = 1. / 64       // of all requests: a share that harms nobody
+	hardlyAny    = 1. / 512      // … one that makes hardly any difference …
+	aTrace       = hardlyAny / 4 // … and one that is as good as none
+	lately       = 256           // requests
+	plainly      = 2048          // accepted in a row: of those a few would have been refused if hardly any were
+	tooMany      = 6             // refusals in excess …
+	tooManyMore  = 4             // … and where a limit is known, too
+	timeAndAgain = 2             // refusals that tell of chance, at first
+	farBelow     = 0.9           // of what is let through: a limit that holds still refuses nothing there
+	severalTimes = 4             // less than a limit was found to let through: it is none; nor is the rate that a pace fell to
+	asBefore     = 0.1           // of a rate: found no further off, it is as it was
+	inSuccession = 6             // blocks that follow each other closely: no limit that is cut is found in so many
+	steeply      = 2             // doublings of the pace in a cycle, where there may be no limit at all
 )
 
 // byChance reports whether a refusal came by chance, or was
@@ -246,13 +249,36 @@ func (c *chance) well(start time.Time, r *throughput) (rate float64, limit bool)
 	case r.low == 0:
 		c.quiet += c.share
 	case c.keeps(r):
+		c.passed++
 		c.quiet += max(c.share, hardlyAny)
 	}
 	c.tally(r, 0)
-	if c.quiet > 2*few || r.low > 0 && c.share < hardlyAny/4 && c.inARow >= plainly { // half as many come by chance every few minutes, where a quarter is refused
+	switch {
+	case c.quiet > 2*few:
+		c.fewer()
+	case r.low > 0 && c.share < aTrace && c.inARow >= plainly:
 		c.over()
 	}
 	return 0, false
+}
+
+// strikes takes in that a request was refused at a pace that keeps to what is known.
+func (c *chance) strikes(r *throughput) {
+	c.struck++
+	c.quiet -= 2 // one by one, what chance accepts between two refusals does not add up, but far more does
+	if c.quiet <= 0 || r.low == 0 {
+		c.quiet, c.passed, c.struck = max(c.quiet, 0), 0, 0
+	}
+}
+
+// fewer takes in that far fewer are refused than was thought: where some still are that is their share, and else it is over.
+func (c *chance) fewer() {
+	if share := float64(c.struck) / float64(max(c.passed, 1)); share > aTrace {
+		c.share, c.calm = share, min(c.calm, share)
+		c.quiet, c.passed, c.struck = 0, 0, 0
+		return
+	}
+	c.over()
 }
 
 // tells reports whether what is refused at the present pace tells of chance: where a limit is known, only well below that.

@@ -341,6 +341,29 @@ func TestHiddenLimitOfHundredsASecondIsKeptToThoughAFewAreRefusedByChance(t *tes
 	}
 }
 
+// Where fewer come by chance than it seemed at first, that is not over, or what it still refuses would be taken for the limit's.
+func TestChanceThatIsRarerThanItSeemedIsNotOver(t *testing.T) {
+	manyRequests(t)
+	const trip, length, share = 50 * time.Millisecond, 6 * time.Minute, .002
+	var accepted, refused int64
+	seeds := []uint64{101, 103, 108}
+	for _, seed := range seeds {
+		synctest.Test(t, func(t *testing.T) {
+			f := &flaky{share: share, status: 503, trip: trip, rng: rand.New(rand.NewPCG(seed, 7)), base: heedtest.NewOrigin(heedtest.Config{
+				Algorithm: heedtest.FixedWindow, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: 5000, Window: 10 * time.Second}}, Latency: heedtest.RoundTrip(trip),
+			})}
+			f.play(t, 64, length, nil)
+			tally := f.base.Tally()
+			accepted, refused = accepted+tally.Accepted, refused+tally.Refused
+		})
+	}
+	part, per1000 := float64(accepted)/(500*length.Seconds()*float64(len(seeds))), 1000*float64(refused)/float64(accepted)
+	t.Logf("%.2f of what is let through, %.1f refused per 1000", part, per1000)
+	if part < .75 || per1000 > 10 {
+		t.Errorf("%.2f of what is let through, %.1f refused per 1000", part, per1000)
+	}
+}
+
 // policyChanges has an origin's policy change, under each of four seeds, after goroutines had sent for a while, and returns what it
 // accepted and refused in the five minutes since.
 func policyChanges(t *testing.T, goroutines int, after time.Duration, policy heedtest.Policy, made func(seed uint64) *flaky) (accepted, refused int64) {

@@ -96,7 +96,7 @@ func (p *partition) stillByChance(now time.Time, pm *Permit) (excess bool) {
 	c, s := &p.learner.chance, &p.learner.chance.slower
 	r := &p.learner.rate
 	if c.keeps(r) {
-		c.quiet = max(c.quiet-2, 0) // one by one, what chance accepts between two refusals does not add up, but far more does
+		c.strikes(r)
 	}
 	if s.trying() {
 		if s.refuses(pm.start) {
