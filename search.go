@@ -4,7 +4,7 @@ import "math"
 
 // Where it was heed that chose how long to wait after the first refusal, the first
 // measure says little: the rate is somewhere between that and a pace at which more
-// than one request would be on its way at a time. It is searched for between
+// than one request would be on its way at a time, or that was refused where the measure itself was too high. It is searched for between
 // what is proven and what was refused, which every refusal moves closer together.
 // Attempts start in the middle, for a refusal there costs no more than one at
 // the end, and rules out half.
@@ -50,10 +50,14 @@ func (t *throughput) narrow(least, usual float64) (again bool) {
 // is a bucket, and lets through least, whatever it had let through at once before the pause that heed chose. Where that is far
 // less the refusal may have come by chance, or most of the pause was lost on a bucket that was full.
 func (t *throughput) refute(least float64) {
-	if t.ours && t.burst >= shortestCycle && t.total-t.opened.n < t.cycle/2 && least >= t.low/2 {
+	if t.pausedAfterBurst() && t.total-t.opened.n < t.cycle/2 && least >= t.low/2 {
 		t.low = min(t.low, least)
 	}
 }
+
+// pausedAfterBurst reports whether the first measure was of a burst and of a pause that heed chose: for most of it a bucket was
+// full, so that it says little of the rate.
+func (t *throughput) pausedAfterBurst() bool { return t.ours && t.burst >= shortestCycle }
 
 // came is at what rate a bucket was refilled between the latest reopening, when it held
 // what it can or what had come until then, and the latest refusal, when it was empty;

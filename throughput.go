@@ -204,7 +204,7 @@ func (t *throughput) lower(least, through float64, rested bool) {
 		if far && n < t.cycle/4 { // so little says not much
 			t.climb = max(t.climb, gently)
 		}
-		if far && t.ours && t.burst >= shortestCycle { // for most of the pause that heed chose a bucket was full
+		if far && t.pausedAfterBurst() {
 			t.doubt = doublings(t.low, t.tooFast)
 		}
 	default: // it has become less
