@@ -245,14 +245,11 @@ func (c *chance) well(start time.Time, r *throughput) (rate float64, limit bool)
 	if c.excess = max(c.excess-by*max(c.share, usually), 0); c.excess == 0 {
 		c.calm, c.then = c.share, r.pace()
 	}
-	switch {
-	case r.low == 0:
-		c.quiet += c.share
-	case c.keeps(r):
+	c.tally(r, 0)
+	if c.keeps(r) {
 		c.passed++
 		c.quiet += max(c.share, hardlyAny)
 	}
-	c.tally(r, 0)
 	switch {
 	case c.quiet > 2*few:
 		c.fewer()
@@ -263,22 +260,24 @@ func (c *chance) well(start time.Time, r *throughput) (rate float64, limit bool)
 }
 
 // strikes takes in that a request was refused at a pace that keeps to what is known.
-func (c *chance) strikes(r *throughput) {
+func (c *chance) strikes() {
 	c.struck++
 	c.quiet -= 2 // one by one, what chance accepts between two refusals does not add up, but far more does
-	if c.quiet <= 0 || r.low == 0 {
-		c.quiet, c.passed, c.struck = max(c.quiet, 0), 0, 0
+	if c.quiet <= 0 {
+		c.quiet, c.passed, c.struck = 0, 0, 0
 	}
 }
 
 // fewer takes in that far fewer are refused than was thought: where some still are that is their share, and else it is over.
+// What was counted by the share that was thought tells nothing any more.
 func (c *chance) fewer() {
-	if share := float64(c.struck) / float64(max(c.passed, 1)); share > aTrace {
-		c.share, c.calm = share, min(c.calm, share)
-		c.quiet, c.passed, c.struck = 0, 0, 0
+	share := float64(c.struck) / float64(c.passed)
+	if share <= aTrace {
+		c.over()
 		return
 	}
-	c.over()
+	c.share, c.seen, c.calm = share, float64(min(c.passed, lately)), min(c.calm, share)
+	c.quiet, c.passed, c.struck, c.slower = 0, 0, 0, slower{}
 }
 
 // tells reports whether what is refused at the present pace tells of chance: where a limit is known, only well below that.

@@ -297,7 +297,6 @@ func TestHiddenLimitIsKeptToThoughMoreAreRefusedByChance(t *testing.T) {
 // is accepted tells that it came by chance.
 func TestHiddenLimitOfHundredsASecondIsKeptToThoughAFewAreRefusedByChance(t *testing.T) {
 	manyRequests(t)
-	const trip, length, goroutines = 50 * time.Millisecond, 3 * time.Minute, 64
 	two, four := []uint64{0, 1}, []uint64{0, 1, 2, 3} // with fewer, chance decides
 	gathered := []uint64{7, 9, 13, 20, 30, 37}        // attempts at more met what had been
 	seldom := []uint64{15, 19, 32, 34}                // for long nothing came by chance, which was not over
@@ -320,20 +319,7 @@ func TestHiddenLimitOfHundredsASecondIsKeptToThoughAFewAreRefusedByChance(t *tes
 		{heedtest.SlidingWindow, 1000, 10 * time.Second, .01, two, .7, 30},
 		{heedtest.SlidingWindow, 1000, 10 * time.Second, .01, gathered, .6, 40},
 	} {
-		var accepted, refused int64
-		for _, seed := range c.seeds {
-			synctest.Test(t, func(t *testing.T) {
-				f := &flaky{share: c.share, status: 503, trip: trip, rng: rand.New(rand.NewPCG(seed, 7)), base: heedtest.NewOrigin(heedtest.Config{
-					Algorithm: c.algorithm, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: c.quota, Window: c.window}}, Latency: heedtest.RoundTrip(trip),
-				})}
-				f.play(t, goroutines, length, nil)
-				tally := f.base.Tally()
-				accepted, refused = accepted+tally.Accepted, refused+tally.Refused
-			})
-		}
-		// One that is refused by chance waits for five seconds and up to half of one more.
-		most := min(float64(c.quota)/c.window.Seconds(), (1-c.share)/(trip.Seconds()+c.share*5.25)*goroutines)
-		part, per1000 := float64(accepted)/(most*length.Seconds()*float64(len(c.seeds))), 1000*float64(refused)/float64(accepted)
+		part, per1000 := besideChance(t, c.algorithm, heedtest.Policy{Quota: c.quota, Window: c.window}, c.share, 3*time.Minute, c.seeds...)
 		t.Logf("%s of %d per %v, %.1f in 100: %.2f of what is let through, %.1f refused per 1000", c.algorithm, c.quota, c.window, 100*c.share, part, per1000)
 		if part < c.accepted || per1000 > c.refused {
 			t.Errorf("%s of %d per %v, %.1f in 100: %.2f of what is let through, %.1f refused per 1000", c.algorithm, c.quota, c.window, 100*c.share, part, per1000)
@@ -344,24 +330,33 @@ func TestHiddenLimitOfHundredsASecondIsKeptToThoughAFewAreRefusedByChance(t *tes
 // Where fewer come by chance than it seemed at first, that is not over, or what it still refuses would be taken for the limit's.
 func TestChanceThatIsRarerThanItSeemedIsNotOver(t *testing.T) {
 	manyRequests(t)
-	const trip, length, share = 50 * time.Millisecond, 6 * time.Minute, .002
-	var accepted, refused int64
-	seeds := []uint64{101, 103, 108}
-	for _, seed := range seeds {
-		synctest.Test(t, func(t *testing.T) {
-			f := &flaky{share: share, status: 503, trip: trip, rng: rand.New(rand.NewPCG(seed, 7)), base: heedtest.NewOrigin(heedtest.Config{
-				Algorithm: heedtest.FixedWindow, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: 5000, Window: 10 * time.Second}}, Latency: heedtest.RoundTrip(trip),
-			})}
-			f.play(t, 64, length, nil)
-			tally := f.base.Tally()
-			accepted, refused = accepted+tally.Accepted, refused+tally.Refused
-		})
-	}
-	part, per1000 := float64(accepted)/(500*length.Seconds()*float64(len(seeds))), 1000*float64(refused)/float64(accepted)
+	part, per1000 := besideChance(t, heedtest.FixedWindow, heedtest.Policy{Quota: 5000, Window: 10 * time.Second}, .002, 6*time.Minute, 101, 103, 108)
 	t.Logf("%.2f of what is let through, %.1f refused per 1000", part, per1000)
 	if part < .75 || per1000 > 10 {
 		t.Errorf("%.2f of what is let through, %.1f refused per 1000", part, per1000)
 	}
+}
+
+// besideChance has 64 goroutines send for a time to an origin that announces nothing and lets through what a policy
+// does, of which a share is refused by chance, once with each seed. It returns what part was accepted of what could be, and how
+// many the limit refused for 1000 of those.
+func besideChance(t *testing.T, algorithm heedtest.Algorithm, policy heedtest.Policy, share float64, length time.Duration, seeds ...uint64) (part, per1000 float64) {
+	t.Helper()
+	const trip, goroutines = 50 * time.Millisecond, 64
+	var accepted, refused int64
+	for _, seed := range seeds {
+		synctest.Test(t, func(t *testing.T) {
+			f := &flaky{share: share, status: 503, trip: trip, rng: rand.New(rand.NewPCG(seed, 7)), base: heedtest.NewOrigin(heedtest.Config{
+				Algorithm: algorithm, Dialect: heedtest.Silent, Policies: []heedtest.Policy{policy}, Latency: heedtest.RoundTrip(trip),
+			})}
+			f.play(t, goroutines, length, nil)
+			tally := f.base.Tally()
+			accepted, refused = accepted+tally.Accepted, refused+tally.Refused
+		})
+	}
+	// One that is refused by chance waits for five seconds and up to half of one more.
+	most := min(float64(policy.Quota)/policy.Window.Seconds(), (1-share)/(trip.Seconds()+share*5.25)*goroutines)
+	return float64(accepted) / (most * length.Seconds() * float64(len(seeds))), 1000 * float64(refused) / float64(accepted)
 }
 
 // policyChanges has an origin's policy change, under each of four seeds, after goroutines had sent for a while, and returns what it

@@ -95,9 +95,6 @@ func (s *slower) rested() { s.refused, s.from, s.accepted, s.beyond = 0, time.Ti
 func (p *partition) stillByChance(now time.Time, pm *Permit) (excess bool) {
 	c, s := &p.learner.chance, &p.learner.chance.slower
 	r := &p.learner.rate
-	if c.keeps(r) {
-		c.strikes(r)
-	}
 	if s.trying() {
 		if s.refuses(pm.start) {
 			known, through := s.before, s.through
@@ -115,6 +112,9 @@ func (p *partition) stillByChance(now time.Time, pm *Permit) (excess bool) {
 		return false
 	}
 	c.tally(r, 1)
+	if c.keeps(r) {
+		c.strikes()
+	}
 	s.refused++
 	// So many in a row are as unlikely, whatever the share is.
 	most := float64(tooMany)

@@ -192,7 +192,8 @@ func (t *throughput) lower(least, through float64, rested bool) {
 	case t.pressed >= t.cycle: // a little too fast
 		t.low = max(min(t.low, least), min(little, through))
 	case least < t.low: // a burst had been taken for the rate
-		far := least <= backOff*t.low // else it was hardly wrong, however little was accepted since it reopened
+		early := t.total-t.burst < t.cycle // it refutes the first measure
+		far := least <= backOff*t.low      // else it was hardly wrong, however little was accepted since it reopened
 		t.low = max(least, t.low/8)
 		n := t.total - t.opened.n
 		if far && n < t.cycle/farFewer { // or all that came before there was a limit
@@ -204,8 +205,8 @@ func (t *throughput) lower(least, through float64, rested bool) {
 		if far && n < t.cycle/4 { // so little says not much
 			t.climb = max(t.climb, gently)
 		}
-		if far && t.pausedAfterBurst() {
-			t.doubt = doublings(t.low, t.tooFast)
+		if d := doublings(t.low, t.tooFast); far && early && t.pausedAfterBurst() && d >= settled {
+			t.doubt = d
 		}
 	default: // it has become less
 		t.low *= backOff
