@@ -172,8 +172,7 @@ func (l *ledger) meanwhile(now time.Time, p *Policy) float64 {
 // take in two round trips. What is left in the end is lost, and so it is little; but as many
 // processes as there are must find some of it.
 func (l *ledger) berth(now time.Time, p *Policy) float64 {
-	quarters := 4 * float64(l.foreignNow(now, p)) / float64(p.Quota)
-	return max(3, float64(p.Quota)/40, 4*quarters) + l.meanwhile(now, p)
+	return max(3, float64(p.Quota)/40, 4*l.quarters(now, p)) + l.meanwhile(now, p)
 }
 
 // foreignNow is how much others are taken to use where units come back one by one: nothing
@@ -239,10 +238,22 @@ func (c *company) forgetOthers() {
 	c.others, c.appetite, c.othersSeen, c.othersMet, c.foreign, c.lessened, c.theirs = 0, 0, false, false, 0, time.Time{}, theirUse{}
 }
 
+// quarters is how many quarters of a quota that comes back one by one others use.
+func (l *ledger) quarters(now time.Time, p *Policy) float64 {
+	return 4 * float64(l.foreignNow(now, p)) / float64(p.Quota)
+}
+
 // overrun is how many units others may take of a sliding window in two round trips at the policy's
 // own rate each, before they see that little is left: one for each quarter that they use, save the
 // first, which may be one that paces nothing.
 func (l *ledger) overrun(now time.Time, p *Policy) float64 {
-	quarters := 4 * float64(l.foreignNow(now, p)) / float64(p.Quota)
-	return 2 * max(quarters-1, 0) * p.rate() * l.quickest.Seconds()
+	return 2 * max(l.quarters(now, p)-1, 0) * p.rate() * l.quickest.Seconds()
+}
+
+// surge is how many times as fast as the policy's own rate one goes at most where others use a sliding window: as fast,
+// and by up to half more where they use more than a quarter of it. What went in a bunch comes back in one. Where it is taken no
+// faster than it comes it goes later in each window, by what is left at its beginning, and is spread over more of it. One
+// that paces nothing uses less, and would find nothing left.
+func (l *ledger) surge(now time.Time, p *Policy) float64 {
+	return 1 + min(max(l.quarters(now, p)-1, 0), 1)/2
 }

@@ -42,6 +42,24 @@ func TestProcessesShareASlidingWindowWhoseResetsAreRoundedDown(t *testing.T) {
 	}
 }
 
+// What several processes took of a sliding window in a bunch comes back in one, faster than at the rate of the policy. All of it is
+// taken then, each time: none has it wait, so that the next bunch would be longer and begin later.
+func TestBunchThatSeveralProcessesShareDoesNotComeLaterEachTime(t *testing.T) {
+	sideBySide(t)
+	const windows, runs = 20, 6
+	for run := range runs {
+		tally, jain := fourProcesses(t, heedtest.Config{
+			Algorithm: heedtest.SlidingWindow, Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}},
+			Latency: heedtest.RoundTrip(50 * time.Millisecond), Phase: time.Duration(run) * 800 * time.Millisecond,
+		}, windows)
+		share := float64(tally.Accepted) / (50 * windows)
+		t.Logf("share %.3f, %d refused, Jain's index %.3f", share, tally.Refused, jain)
+		if share < .965 || tally.Refused > 8 || jain < .95 {
+			t.Errorf("share %.3f, %d refused, Jain's index %.3f", share, tally.Refused, jain)
+		}
+	}
+}
+
 // Two counts whose window was taken for shorter than it is, for the instants named are rounded down, show how long it
 // is by how far these are apart.
 func TestProcessesShareTwoCountsWhoseWindowSeemedShorter(t *testing.T) {

@@ -124,7 +124,7 @@ func (s *slot) makeWay(now time.Time, velocity, rate float64) float64 {
 	case l.twoCounts():
 		rate *= min(left/l.berth(now, p), 1)
 	case l.shape == shapeSliding:
-		rate *= min(left/max(3, float64(p.Quota)/40+float64(l.reserve(now, p))+l.overrun(now, p)), 1)
+		rate *= min(left/max(3, float64(p.Quota)/40+float64(l.reserve(now, p))+l.overrun(now, p)), l.surge(now, p))
 	case l.shape == shapeRefill:
 		rate *= min(modestBy*share, 1)
 	}
