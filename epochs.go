@@ -251,6 +251,22 @@ func (l *ledger) hearSilence(now, start time.Time, c *charge, p *Policy) {
 		l.begin(true, 0)
 		l.renewed = true
 	}
+	if !l.stated && c.epoch == l.epoch && p.Quota > 0 && p.Window == 0 && l.until().IsZero() && l.drought.blind > 0 {
+		l.useUp(now, p)
+	}
+}
+
+// useUp takes in, where only refusals tell of a limit, and nobody of when it ends, that one more was accepted. Where that is most of
+// it the latest wait was enough, and where it is all of it nothing is left: another would be refused.
+func (l *ledger) useUp(now time.Time, p *Policy) {
+	accepted, d := l.inEpoch-l.own.inFlight, &l.drought
+	if d.lasts() && 2*accepted > p.Quota {
+		d.dry, d.hinted, d.enough = time.Time{}, time.Time{}, d.blind
+	}
+	if accepted >= p.Quota {
+		d.dry = now
+		l.closeUntil(now.Add(d.blindWait(now, false, false)))
+	}
 }
 
 // shorten takes a window that was inferred to be no longer than from the first

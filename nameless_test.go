@@ -377,3 +377,29 @@ func TestLimitToldInTurnThatIsLiftedIsForgotten(t *testing.T) {
 		t.Errorf("%d accepted of 4500, %d refused", tally.Accepted, tally.Refused)
 	}
 }
+
+// A limit that only refusals tell of, and whose end nobody names, is over once a request that it counts is accepted, whatever
+// the answer speaks of: how long it was waited for is not too short then, and what is refused later begins another wait.
+func TestLimitThatOnlyRefusalsTellOfWithoutAnEndIsWaitedForAsLongAsItTakes(t *testing.T) {
+	sideBySide(t)
+	for phase := range 4 {
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(time.Duration(phase)*250*time.Millisecond + 37*time.Millisecond)
+			outer, inner := window{quota: 10, length: time.Second}, window{quota: 100, length: time.Minute}
+			l := limiter{accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
+				w, ok := &outer, outer.take(now)
+				if ok {
+					w, ok = &inner, inner.take(now)
+				}
+				h.Set("X-Ratelimit-Limit", strconv.Itoa(w.quota))
+				h.Set("X-Ratelimit-Remaining", strconv.Itoa(max(w.quota-w.used, 0)))
+				return ok
+			}}
+			l.ask(t, 10*time.Minute, example)
+			t.Logf("phase %d: %d accepted, %d refused", phase, l.accepted, l.refused)
+			if l.accepted < 880 || l.refused > 25 {
+				t.Errorf("phase %d: %d accepted of 1000, %d refused", phase, l.accepted, l.refused)
+			}
+		})
+	}
+}

@@ -197,19 +197,19 @@ func (p *partition) asked(now time.Time, pm *Permit, a *Announcement, l *lane) {
 }
 
 // explains reports whether a refusal is what an announced policy foretold, so
-// that there is nothing to learn. One that says nothing of it turns away who went first
-// after all was used up: it is not back yet.
+// that there is nothing to learn. One that says of none that it is used up turns away who went first
+// after all of one was: it is not back yet.
 func (p *partition) explains(now time.Time, pm *Permit, a *Announcement) bool {
 	if p.origin.limits.IgnoreHeaders {
 		return false
 	}
-	for i := range pm.charges {
-		if c := &pm.charges[i]; c.slot.source == SourceAnnounced && c.slot.ledger.awaits(c) && c.slot.ledger.notYet(now, &c.slot.terms) {
+	for _, l := range a.Limits {
+		if l.Remaining == 0 {
 			return true
 		}
 	}
-	for _, l := range a.Limits {
-		if l.Remaining == 0 {
+	for i := range pm.charges {
+		if c := &pm.charges[i]; c.slot.source == SourceAnnounced && c.slot.ledger.awaits(c) && c.slot.ledger.notYet(now, &c.slot.terms) {
 			return true
 		}
 	}
