@@ -277,9 +277,9 @@ func (k *counter) gone(at time.Time) float64 {
 // hearEnd takes in that nothing is left until an instant. Where that is the end of the
 // window, not when a unit is back, to run empty costs all that comes back until then. Of requests that
 // are on their way together some may have arrived sooner than was reckoned with: one more unit is
-// kept from then on. Where none was on its way, or that does not help, units come back otherwise. It shows
-// nothing where two counts give none back sooner: more is in use than may be, since the quota was cut, or all
-// of it went in this window, where what is on its way may have been counted.
+// kept from then on, and so it is of a small quota, where a single unit in doubt explains it. Where none was on its way,
+// or that does not help, units come back otherwise. It shows nothing where two counts give none back sooner: more is in
+// use than may be, since the quota was cut, or all of it went in this window, where what is on its way may have been counted.
 func (l *ledger) hearEnd(at time.Time, s *statement, p *Policy) {
 	k := &l.counter
 	if !k.known || at.Before(k.ends) || at.After(k.last) {
@@ -288,7 +288,7 @@ func (l *ledger) hearEnd(at time.Time, s *statement, p *Policy) {
 	if float64(l.sent-k.mark)+k.gone(at.Add(-s.resolution)) >= float64(p.Quota) {
 		return
 	}
-	if k.stops++; l.own.inFlight == 0 {
+	if k.stops++; l.own.inFlight == 0 && p.Quota > 3*few {
 		k.stops = maxStops
 	}
 }

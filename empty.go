@@ -55,7 +55,7 @@ func (l *ledger) hearNothingLeft(now, start time.Time, p *Policy, s *statement, 
 	case (wait == 0 && l.twoCounts() || wait < 0 && l.neverEnds()) && !s.refused: // it stops nothing, and how much comes back is known
 		return false
 	case wait >= 0 && l.piecemeal && !l.flows() && p.Window > 0 && d.gathers(l.inEpoch, l.othersSeen && l.inferred > 0):
-		wait += max(s.resolution, l.later(now, p, s)+d.longer*p.Window/10)
+		wait += max(s.resolution, l.later(now, p, s)+max(d.longer*p.Window/10, untilFewBack(p)))
 	case wait >= 0:
 		wait += l.later(now, p, s)
 	case l.shape == shapeRefill && s.refused:
@@ -99,6 +99,12 @@ func (d *drought) gathers(sent int64, others bool) bool {
 		d.longer = 0
 	}
 	return d.longer > 0
+}
+
+// untilFewBack is how long it takes, of a quota that comes back piecemeal, until a few units are back: of less the first answer says at once
+// that nothing is left.
+func untilFewBack(p *Policy) time.Duration {
+	return min(3*p.Window/time.Duration(max(p.Quota, 1)), p.Window/2)
 }
 
 // lapsesIn is how long nothing is left of a window whose end no field names. A refusal that is the

@@ -190,6 +190,7 @@ func TestQuotaCountedOutOfTwoWindowsIsUsedUp(t *testing.T) {
 		{120, 60, 10 * time.Minute, 900, 900, 1}, // of 1260
 		{50, 5, 20 * time.Second, 130, 140, 0},   // of 175 and 235
 		{50, 5, 100 * time.Second, 630, 900, 0},  // of 840 and 990
+		{10, 10, 5 * time.Minute, 170, 200, 4},   // of 270: a unit in doubt is a tenth of them
 	} {
 		fare(t, c.lasts, c.cut, c.most, func() func(now time.Time, h http.Header) bool { return countedByCutClock(c.quota, c.length) })
 		fare(t, c.lasts, c.whole, c.most, func() func(now time.Time, h http.Header) bool { return countedByClock(c.quota, c.length) })
