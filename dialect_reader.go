@@ -319,7 +319,11 @@ func (g *quotaGroup) policy() Policy {
 // readTimes reads those fields of a quota that state spans and instants.
 func (r *dialectReader) readTimes(g *quotaGroup, p *Policy, l *ServiceLimit) {
 	q := g.quota
-	if s, ok := r.span(g, roleRetryAfter, q.RetryAfterForm); ok && s.d > 0 && r.a.RetryAfter <= 0 {
+	switch s, ok := r.span(g, roleRetryAfter, q.RetryAfterForm); {
+	case !ok || s.d <= 0:
+	case r.status/100 == 2: // Symfony's only word on when there is more, unless another field says it
+		l.Reset, l.Resolution, l.Clock = s.d, s.grain, s.clock
+	case r.a.RetryAfter <= 0:
 		r.a.RetryAfter = s.d
 	}
 	if s, ok := r.span(g, roleInterval, q.IntervalForm); ok && s.d > 0 && !s.clock {

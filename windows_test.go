@@ -197,6 +197,36 @@ func TestQuotaCountedOutOfTwoWindowsIsUsedUp(t *testing.T) {
 	}
 }
 
+// So it is where the end of a window is told by nothing but a field that says when to come back, with each answer.
+func TestQuotaWhoseEndAFieldForRetriesNamesIsUsedUp(t *testing.T) {
+	sideBySide(t)
+	fare(t, 100*time.Second, 930, 0, func() func(now time.Time, h http.Header) bool { return countedAsSymfony(50, 5*time.Second) })
+	fare(t, 5*time.Minute, 220, 1, func() func(now time.Time, h http.Header) bool { return countedAsSymfony(10, 10*time.Second) })
+}
+
+// countedAsSymfony counts as Symfony's sliding window does, whose windows begin with the first request of all.
+func countedAsSymfony(quota int, length time.Duration) func(now time.Time, h http.Header) bool {
+	var end time.Time
+	var before, used int
+	return func(now time.Time, h http.Header) bool {
+		switch {
+		case !now.Before(end.Add(length)):
+			end, before, used = now.Add(length), 0, 0
+		case !now.Before(end):
+			end, before, used = end.Add(length), used, 0
+		}
+		gone := int(float64(before) * float64(end.Sub(now)) / float64(length))
+		ok := gone+used < quota
+		if ok {
+			used++
+		}
+		h.Set("X-RateLimit-Limit", strconv.Itoa(quota))
+		h.Set("X-RateLimit-Remaining", strconv.Itoa(max(quota-gone-used, 0)))
+		h.Set("X-RateLimit-Retry-After", strconv.FormatInt(end.Unix(), 10))
+		return ok
+	}
+}
+
 // countedByCutClock counts as gofiber does.
 func countedByCutClock(quota, length int64) func(now time.Time, h http.Header) bool {
 	var before, used, end int64
