@@ -41,7 +41,7 @@ type chance struct {
 	calm   float64       // … the share when there were none …
 	then   float64       // … and the pace
 	quiet  float64       // so many more would have been refused of those accepted of late than twice those that were …
-	passed int           // … which were so many, where a limit is known …
+	passed int           // … which were so many …
 	struck int           // … and so many were refused
 	slower slower
 
@@ -277,7 +277,8 @@ func (c *chance) fewer() {
 		return
 	}
 	c.share, c.seen, c.calm = share, float64(min(c.passed, lately)), min(c.calm, share)
-	c.quiet, c.passed, c.struck, c.slower = 0, 0, 0, slower{}
+	c.excess, c.quiet, c.passed, c.struck = 0, 0, 0, 0
+	c.slower.rested()
 }
 
 // tells reports whether what is refused at the present pace tells of chance: where a limit is known, only well below that.

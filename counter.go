@@ -236,7 +236,7 @@ func (l *ledger) leaves(now time.Time, n int64, p *Policy) float64 {
 		if meet := l.refill(p) * 2 * max(l.usual-l.least, 0).Seconds(); meet < 1 && !l.othersSeen { // else what is left is not known to a unit
 			spare += meet
 		}
-		leaves += spare + math.Floor(l.meanwhile(now, p)) + float64(min(l.counter.stops, p.Quota/10))
+		leaves += spare + math.Floor(l.meanwhile(now, p)) + float64(min(l.counter.stops, max(p.Quota/10, 1)))
 	}
 	return leaves
 }

@@ -316,12 +316,18 @@ func (g *quotaGroup) policy() Policy {
 	return p
 }
 
+// endsSo reports whether the field that says when to come back is the only one to say when the window of a quota ends: some is left,
+// and there is no other, as in Symfony.
+func (r *dialectReader) endsSo(g *quotaGroup) bool {
+	return r.status/100 == 2 && g.name[roleReset] == "" && g.name[roleResetAfter] == "" && r.left(g, false, true) > 0
+}
+
 // readTimes reads those fields of a quota that state spans and instants.
 func (r *dialectReader) readTimes(g *quotaGroup, p *Policy, l *ServiceLimit) {
 	q := g.quota
 	switch s, ok := r.span(g, roleRetryAfter, q.RetryAfterForm); {
 	case !ok || s.d <= 0:
-	case r.status/100 == 2: // Symfony's only word on when there is more, unless another field says it
+	case r.endsSo(g): // which asks nobody to wait
 		l.Reset, l.Resolution, l.Clock = s.d, s.grain, s.clock
 	case r.a.RetryAfter <= 0:
 		r.a.RetryAfter = s.d

@@ -20,6 +20,9 @@ type drought struct {
 	spared   int           // … and this much less often than it may be, for that was too often once
 	longer   time.Duration // so many tenths of a window longer the latest wait was made, for more to come back …
 	vain     int           // … in vain, so many times: no more than one unit was back
+	used     int64         // accepted in the epoch …
+	of       uint32        // … of this number, where only refusals tell of the limit …
+	presumed int           // … and so many waits in a row began because that was all of it, without a refusal
 }
 
 // hearNothingLeft takes in that nothing is left: nothing may start for as long as
@@ -40,6 +43,9 @@ func (l *ledger) hearNothingLeft(now, start time.Time, p *Policy, s *statement, 
 		l.lumps.stuck = lumpy
 	}
 	d, again := &l.drought, l.drought.lasts()
+	if s.refused {
+		d.presumed = 0
+	}
 	if !again || !s.refused { // until it was accepted something was left
 		d.dry = now
 	}
@@ -55,7 +61,7 @@ func (l *ledger) hearNothingLeft(now, start time.Time, p *Policy, s *statement, 
 	case (wait == 0 && l.twoCounts() || wait < 0 && l.neverEnds()) && !s.refused: // it stops nothing, and how much comes back is known
 		return false
 	case wait >= 0 && l.piecemeal && !l.flows() && p.Window > 0 && d.gathers(l.inEpoch, l.othersSeen && l.inferred > 0):
-		wait += max(s.resolution, l.later(now, p, s)+max(d.longer*p.Window/10, untilFewBack(p)))
+		wait += max(s.resolution, l.later(now, p, s)+max(d.longer*p.Window/10, l.untilFewBack(p)))
 	case wait >= 0:
 		wait += l.later(now, p, s)
 	case l.shape == shapeRefill && s.refused:
@@ -102,8 +108,11 @@ func (d *drought) gathers(sent int64, others bool) bool {
 }
 
 // untilFewBack is how long it takes, of a quota that comes back piecemeal, until a few units are back: of less the first answer says at once
-// that nothing is left.
-func untilFewBack(p *Policy) time.Duration {
+// that nothing is left. Where others use it, it may be a window of which they took most first.
+func (l *ledger) untilFewBack(p *Policy) time.Duration {
+	if l.othersSeen {
+		return 0
+	}
 	return min(3*p.Window/time.Duration(max(p.Quota, 1)), p.Window/2)
 }
 
@@ -245,5 +254,6 @@ const (
 	fiveInVain    = 5                     // … where others may have been first
 	blindPatience = 4                     // waits in a row that were enough before a shorter one is tried
 	finest        = 4                     // times that a wait is halved, at most, where little is back …
+	mostPresumed  = 16                    // waits in a row for what was used up by this process's own count, before one goes all the same
 	seldomShort   = 16                    // … and between two that were not where that may be by chance
 )

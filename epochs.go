@@ -251,19 +251,25 @@ func (l *ledger) hearSilence(now, start time.Time, c *charge, p *Policy) {
 		l.begin(true, 0)
 		l.renewed = true
 	}
-	if !l.stated && c.epoch == l.epoch && p.Quota > 0 && p.Window == 0 && l.until().IsZero() && l.drought.blind > 0 {
-		l.useUp(now, p)
-	}
 }
 
-// useUp takes in, where only refusals tell of a limit, and nobody of when it ends, that one more was accepted. Where that is most of
-// it the latest wait was enough, and where it is all of it nothing is left: another would be refused.
-func (l *ledger) useUp(now time.Time, p *Policy) {
-	accepted, d := l.inEpoch-l.own.inFlight, &l.drought
-	if d.lasts() && 2*accepted > p.Quota {
-		d.dry, d.hinted, d.enough = time.Time{}, time.Time{}, d.blind
+// useUp takes in, where only refusals tell of a limit, and nobody of when it ends, that the request of c, sent at start, was accepted. Where
+// most of the quota was since the latest wait that was enough, and where it is all of it nothing is left: another would be refused.
+// Now and then one goes all the same, for the limit may be no more.
+func (l *ledger) useUp(now, start time.Time, c *charge, p *Policy) {
+	d := &l.drought
+	if d.blind == 0 || l.stated || c.epoch != l.epoch || p.Quota <= 0 || p.Window > 0 || !l.until().IsZero() {
+		return
 	}
-	if accepted >= p.Quota {
+	if d.of != l.epoch {
+		d.of, d.used = l.epoch, 0
+	}
+	d.used += c.n
+	if d.lasts() && 2*d.used > p.Quota {
+		d.hearLeft(start, d.used-1)
+	}
+	if d.used >= p.Quota && d.presumed < mostPresumed {
+		d.presumed++
 		d.dry = now
 		l.closeUntil(now.Add(d.blindWait(now, false, false)))
 	}

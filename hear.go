@@ -67,6 +67,9 @@ func (pm *Permit) settle(now time.Time, status int, a *Announcement) (silent boo
 			c.slot.settle(now, pm.start, c)
 			if c.slot.source == SourceAnnounced && !a.Refused { // which may come from nearer by
 				c.slot.ledger.hearSilence(now, pm.start, c, &c.slot.terms)
+				if well && c.slot.habit.onRefusals {
+					c.slot.ledger.useUp(now, pm.start, c, &c.slot.terms)
+				}
 				c.slot.capped = c.slot.capped && !c.slot.isOpen(now)
 			}
 			if c.due && c.slot.habit.last.Before(now) && !c.slot.outdone(now, a) {
