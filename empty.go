@@ -20,8 +20,7 @@ type drought struct {
 	spared   int           // … and this much less often than it may be, for that was too often once
 	longer   time.Duration // so many tenths of a window longer the latest wait was made, for more to come back …
 	vain     int           // … in vain, so many times: no more than one unit was back
-	used     int64         // accepted in the epoch …
-	of       uint32        // … of this number, where only refusals tell of the limit …
+	used     int64         // accepted in the epoch, where only refusals tell of the limit …
 	presumed int           // … and so many waits in a row began because that was all of it, without a refusal
 }
 
@@ -166,6 +165,25 @@ func (d *drought) hearLeft(start time.Time, left int64) {
 		d.dry, d.hinted = time.Time{}, time.Time{}
 	}
 	d.whole = max(d.whole, left)
+}
+
+// useUp takes in, where only refusals tell of a limit, and nobody of when it ends, that the request of c, sent at start, was accepted. Where
+// most of the quota was since the latest wait that was enough, and where it is all of it nothing is left: another would be refused.
+// Now and then one goes all the same, for the limit may be no more.
+func (l *ledger) useUp(now, start time.Time, c *charge, p *Policy) {
+	d := &l.drought
+	if d.blind == 0 || l.stated || c.epoch != l.epoch || p.Quota <= 0 || p.Window > 0 || !l.until().IsZero() {
+		return
+	}
+	d.used += c.n
+	if d.lasts() && 2*d.used > p.Quota {
+		d.hearLeft(start, d.used-1)
+	}
+	if d.used >= p.Quota && d.presumed < mostPresumed {
+		d.presumed++
+		d.dry = now
+		l.closeUntil(now.Add(d.blindWait(now, false, false)))
+	}
 }
 
 // blindWait is how long to wait for more where an origin said that nothing is left

@@ -100,7 +100,7 @@ func (l *ledger) begin(fresh bool, sent int64) {
 	}
 	l.fresh, l.stated, l.exact, l.kept, l.partial, l.lapsed, l.left, l.part, l.inEpoch = fresh, false, false, false, false, false, 0, 0, sent
 	l.earliest, l.opens, l.closed, l.opened, l.begun = time.Time{}, time.Time{}, time.Time{}, time.Time{}, time.Time{}
-	l.solitude = solitude{}
+	l.solitude, l.drought.used = solitude{}, 0
 }
 
 // awaits reports whether c went to see whether a quota that was used up is back, and
@@ -250,28 +250,6 @@ func (l *ledger) hearSilence(now, start time.Time, c *charge, p *Policy) {
 	if l.stated && l.left < 0 && l.own.inFlight == 0 && c.epoch == l.epoch && p.Window == 0 && l.until().IsZero() {
 		l.begin(true, 0)
 		l.renewed = true
-	}
-}
-
-// useUp takes in, where only refusals tell of a limit, and nobody of when it ends, that the request of c, sent at start, was accepted. Where
-// most of the quota was since the latest wait that was enough, and where it is all of it nothing is left: another would be refused.
-// Now and then one goes all the same, for the limit may be no more.
-func (l *ledger) useUp(now, start time.Time, c *charge, p *Policy) {
-	d := &l.drought
-	if d.blind == 0 || l.stated || c.epoch != l.epoch || p.Quota <= 0 || p.Window > 0 || !l.until().IsZero() {
-		return
-	}
-	if d.of != l.epoch {
-		d.of, d.used = l.epoch, 0
-	}
-	d.used += c.n
-	if d.lasts() && 2*d.used > p.Quota {
-		d.hearLeft(start, d.used-1)
-	}
-	if d.used >= p.Quota && d.presumed < mostPresumed {
-		d.presumed++
-		d.dry = now
-		l.closeUntil(now.Add(d.blindWait(now, false, false)))
 	}
 }
 

@@ -246,17 +246,17 @@ func (l *ledger) quarters(now time.Time, p *Policy) float64 {
 // overrun is how many units others may take of a sliding window in two round trips at the policy's
 // own rate each, or a little more (surge), before they see that little is left: one for each quarter that they use, save the
 // first, which may be one that paces nothing.
-func (l *ledger) overrun(now time.Time, p *Policy) float64 {
-	return 2 * max(l.quarters(now, p)-1, 0) * p.rate() * l.quickest.Seconds()
+func (l *ledger) overrun(quarters float64, p *Policy) float64 {
+	return 2 * max(quarters-1, 0) * p.rate() * l.quickest.Seconds()
 }
 
 // surge is how many times as fast as the policy's own rate one goes at most where others use a sliding window: as fast,
 // and by up to half more where they use more than a quarter of it. What went in a bunch comes back in one. Where it is taken no
 // faster than it comes it goes later in each window, by what is left at its beginning, and is spread over more of it. One
 // that paces nothing uses less, and would find nothing left. Who is to go at less than the rate does not either.
-func (l *ledger) surge(now time.Time, p *Policy, velocity float64) float64 {
+func surge(quarters, velocity float64) float64 {
 	if velocity < 1 {
 		return 1
 	}
-	return 1 + min(max(l.quarters(now, p)-1, 0), 1)/2
+	return 1 + min(max(quarters-1, 0), 1)/2
 }

@@ -106,9 +106,8 @@ func (s *slot) paceTo(now, end time.Time, waiting int64, sm *Smoothing) float64 
 // Where others use it too, the velocity is at most 1, and the pace follows what
 // is left, which all who use the quota see alike: so they all get the same, and
 // those who know nothing of pacing what they want: save that several may take a bunch that comes back as fast as it
-// does (surge). A bucket is never used up to
-// the last by one who seems to be alone: others would not be seen for there being
-// nothing left for them.
+// does (surge). A bucket is never used up to the last by one who seems to be alone: others would not be seen for there
+// being nothing left for them.
 func (s *slot) makeWay(now time.Time, velocity, rate float64) float64 {
 	l, p := &s.ledger, &s.terms
 	left := l.seen(now, p)
@@ -125,7 +124,8 @@ func (s *slot) makeWay(now time.Time, velocity, rate float64) float64 {
 	case l.twoCounts():
 		rate *= min(left/l.berth(now, p), 1)
 	case l.shape == shapeSliding:
-		rate *= min(left/max(3, float64(p.Quota)/40+float64(l.reserve(now, p))+l.overrun(now, p)), l.surge(now, p, velocity))
+		quarters := l.quarters(now, p)
+		rate *= min(left/max(3, float64(p.Quota)/40+float64(l.reserve(now, p))+l.overrun(quarters, p)), surge(quarters, velocity))
 	case l.shape == shapeRefill:
 		rate *= min(modestBy*share, 1)
 	}
