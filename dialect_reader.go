@@ -317,9 +317,9 @@ func (g *quotaGroup) policy() Policy {
 }
 
 // endsSo reports whether the field that says when to come back is the only one to say when the window of a quota ends: some is left,
-// and there is no other, as in Symfony.
+// and there is no other, as in Symfony. Where the service's documentation says how long the window is, it may be about another quota.
 func (r *dialectReader) endsSo(g *quotaGroup) bool {
-	return r.status/100 == 2 && g.name[roleReset] == "" && g.name[roleResetAfter] == "" && r.left(g, false, true) > 0
+	return r.status/100 == 2 && g.quota.Window == 0 && g.name[roleReset] == "" && g.name[roleResetAfter] == "" && r.left(g, false, true) > 0
 }
 
 // readTimes reads those fields of a quota that state spans and instants.

@@ -101,7 +101,9 @@ type QuotaFields struct {
 	ResetAfter string
 	ResetForm  TimeForm // how a plain number in Reset is meant
 	// RetryAfter is when to come back, a sibling of the Retry-After field,
-	// which is preferred to it.
+	// which is preferred to it. In an accepted answer that says that some is
+	// left, and neither Reset nor ResetAfter, it is when more is restored,
+	// unless Window is stated.
 	RetryAfter     string
 	RetryAfterForm TimeForm // how a plain number in RetryAfter is meant
 	Interval       string   // the quota's window; also in a word, "minute"

@@ -420,6 +420,8 @@ func TestDialects(t *testing.T) {
 			[]string{"dialect x-ratelimit", "refused", "retry after 5s"}},
 		{"accepted, and asked to wait for longer than the reset says", anyone, 200, "", []string{"X-RateLimit-Limit", "50", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "5", "X-RateLimit-Retry-After", "60"},
 			[]string{"dialect x-ratelimit", `policy "": 50 requests`, `limit "": 0 left, reset in 5s to 1s`, "retry after 1m0s"}},
+		{"accepted, and told when to come back for another quota", anyone, 200, "", []string{"X-Contentful-RateLimit-Second-Limit", "7", "X-Contentful-RateLimit-Second-Remaining", "5", "X-Contentful-RateLimit-Reset", "1200"},
+			[]string{"dialect contentful", `policy "second": 7 requests per 1s`, `limit "second": 5 left`, "retry after 20m0s"}},
 		{"accepted, and told when to come back", anyone, 200, "", []string{"X-RateLimit-Limit", "50", "X-RateLimit-Remaining", "3", "X-RateLimit-Retry-After", "60"},
 			[]string{"dialect x-ratelimit", `policy "": 50 requests`, `limit "": 3 left, reset in 1m0s to 1s`}},
 		{"Envoy, the tightest listed last", anyone, 200, "", []string{"X-RateLimit-Limit", "10, 1000;w=3600, 10;w=1", "X-RateLimit-Remaining", "9"},
