@@ -213,7 +213,10 @@ func TestSmallQuotaCountedOutOfTwoWindowsIsUsedUp(t *testing.T) {
 func TestQuotaWhoseEndAFieldForRetriesNamesIsUsedUp(t *testing.T) {
 	sideBySide(t)
 	fare(t, 100*time.Second, 930, 0, func() func(now time.Time, h http.Header) bool { return countedAsSymfony(50, 5*time.Second) })
-	fare(t, 5*time.Minute, 220, 1, func() func(now time.Time, h http.Header) bool { return countedAsSymfony(10, 10*time.Second) })
+	n := fare(t, 5*time.Minute, 190, 1, func() func(now time.Time, h http.Header) bool { return countedAsSymfony(10, 10*time.Second) })
+	if n < 5*212 { // it is up to chance how a single run goes
+		t.Errorf("%d accepted in five runs, want at least %d", n, 5*212)
+	}
 }
 
 // countedAsSymfony counts as Symfony's sliding window does, whose windows begin with the first request of all.
