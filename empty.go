@@ -20,8 +20,8 @@ type drought struct {
 	spared   int           // … and this much less often than it may be, for that was too often once
 	longer   time.Duration // so many tenths of a window longer the latest wait was made, for more to come back …
 	vain     int           // … in vain, so many times: no more than one unit was back
-	used     int64         // accepted in the epoch, where only refusals tell of the limit …
-	presumed int           // … and so many waits in a row began because that was all of it, without a refusal
+
+	outlay
 }
 
 // hearNothingLeft takes in that nothing is left: nothing may start for as long as
@@ -41,10 +41,11 @@ func (l *ledger) hearNothingLeft(now, start time.Time, p *Policy, s *statement, 
 	case s.reset < 0 && s.refused: // what was counted on is not back yet
 		l.lumps.stuck = lumpy
 	}
-	d, again := &l.drought, l.drought.lasts()
+	d := &l.drought
 	if s.refused {
-		d.presumed = 0
+		d.spent(now, p)
 	}
+	again := d.lasts()
 	if !again || !s.refused { // until it was accepted something was left
 		d.dry = now
 	}
@@ -167,29 +168,11 @@ func (d *drought) hearLeft(start time.Time, left int64) {
 	d.whole = max(d.whole, left)
 }
 
-// useUp takes in, where only refusals tell of a limit, and nobody of when it ends, that the request of c, sent at start, was accepted. Where
-// most of the quota was since the latest wait that was enough, and where it is all of it nothing is left: another would be refused.
-// Now and then one goes all the same, for the limit may be no more.
-func (l *ledger) useUp(now, start time.Time, c *charge, p *Policy) {
-	d := &l.drought
-	if d.blind == 0 || l.stated || c.epoch != l.epoch || p.Quota <= 0 || p.Window > 0 || !l.until().IsZero() {
-		return
-	}
-	d.used += c.n
-	if d.lasts() && 2*d.used > p.Quota {
-		d.hearLeft(start, d.used-1)
-	}
-	if d.used >= p.Quota && d.presumed < mostPresumed {
-		d.presumed++
-		d.dry = now
-		l.closeUntil(now.Add(d.blindWait(now, false, false)))
-	}
-}
-
 // blindWait is how long to wait for more where an origin said that nothing is left
 // and neither until when nor of what window: what was enough before, or where that is too
 // short twice, the next longer time that windows mostly have.
 func (d *drought) blindWait(now time.Time, refused, again bool) time.Duration {
+	was := d.blind
 	switch {
 	case d.blind == 0:
 		d.blind, d.patience = blindFirst, blindPatience
@@ -220,6 +203,9 @@ func (d *drought) blindWait(now time.Time, refused, again bool) time.Duration {
 		}
 	case again: // one was back, which may be all there is
 		d.waited(0)
+	}
+	if d.blind != was {
+		d.gave = 0
 	}
 	d.halve()
 	return max(d.blind>>d.halved, blindLeast)
@@ -272,6 +258,5 @@ const (
 	fiveInVain    = 5                     // … where others may have been first
 	blindPatience = 4                     // waits in a row that were enough before a shorter one is tried
 	finest        = 4                     // times that a wait is halved, at most, where little is back …
-	mostPresumed  = 16                    // waits in a row for what was used up by this process's own count, before one goes all the same
 	seldomShort   = 16                    // … and between two that were not where that may be by chance
 )

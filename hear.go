@@ -203,7 +203,7 @@ func (p *partition) hearLimits(now time.Time, pm *Permit, a *Announcement, first
 		}
 		budget := p.origin.ownBudgets(name, pm.path)
 		s := p.limited(now, budget, &lim)
-		made := s == nil || s.habit.last.Equal(now) && s.ledger.said.IsZero()
+		made := s == nil || s.habit.of.Equal(now) || s.habit.last.Equal(now) && s.ledger.said.IsZero()
 		if s == nil {
 			s = p.announced(now, Policy{Name: lim.Policy, Unit: cmp.Or(lim.Unit, UnitRequests), PartitionKey: lim.PartitionKey}, budget)
 		}
@@ -435,6 +435,9 @@ func (p *partition) announced(now time.Time, pol Policy, budget string) *slot {
 		}
 		p.addCommon(now, s)
 	case s.said != pol:
+		if s.said.Quota != pol.Quota {
+			s.habit.of = now
+		}
 		s.said = pol
 		s.resize(now, pol)
 	default:

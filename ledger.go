@@ -104,6 +104,8 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 		return l.left
 	case p.Quota == 0:
 		return unlimited
+	case p.Window == 0 && l.drought.gave > 0:
+		return l.drought.returns(p) - l.drought.used - l.own.inFlight
 	case p.Window == 0:
 		return p.Quota - l.inEpoch
 	}

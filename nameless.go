@@ -11,7 +11,9 @@ import (
 type inTurn struct {
 	sure  bool      // it does: one was announced again after another was
 	quota int64     // of the one announced last …
-	since time.Time // … since this instant
+	since time.Time // … since this instant …
+	empty bool      // … by a refusal …
+	turns int       // … and so often one followed another where refusals tell of the one, and other answers of the other
 	heard []uint64  // hashes of routes and the quotas that they were told of, the latest new ones
 }
 
@@ -33,13 +35,13 @@ func (p *partition) tellApart(now time.Time, pm *Permit, a *Announcement) *Annou
 	budget := p.budgetOf(pm, a, "", pol.PartitionKey)
 	s := p.slotIn(budget, "", pol.PartitionKey)
 	if s == nil || s.said.Quota == pol.Quota {
-		p.inTurn.hear(now, pm, pol.Quota, s)
+		p.inTurn.hear(now, pm, pol.Quota, a.Refused, s)
 		return a
 	}
 	name := strconv.FormatInt(pol.Quota, 10)
 	other := p.slotIn(budget, name, pol.PartitionKey)
 	apart := other != nil || p.inTurn.sure || p.inTurn.told(pm, s.said.Quota) && p.another(now, pm, s, a, pol.Quota)
-	p.inTurn.hear(now, pm, pol.Quota, other)
+	p.inTurn.hear(now, pm, pol.Quota, a.Refused, other)
 	if apart {
 		return a.calling(i, name)
 	}
@@ -48,12 +50,16 @@ func (p *partition) tellApart(now time.Time, pm *Permit, a *Announcement) *Annou
 
 // hear takes in which quota the answer to pm's request tells of, and its slot, nil where that is new. Where
 // one that is known is told of again by the answer to a request that went after another one was told of, both
-// are there, if such requests were told of both: routes may have limits of their own. An answer to an earlier
+// are there, if such requests were told of both: routes may have limits of their own. So they are where refusals have told of the one
+// and other answers of the other in turn, more than once: what is known may be either then, whichever came last. An answer to an earlier
 // request may only have come late.
-func (t *inTurn) hear(now time.Time, pm *Permit, quota int64, s *slot) {
+func (t *inTurn) hear(now time.Time, pm *Permit, quota int64, refused bool, s *slot) {
 	if quota != t.quota && pm.start.After(t.since) {
-		t.sure = t.sure || s != nil && t.told(pm, t.quota)
-		t.quota, t.since = quota, now
+		if refused != t.empty && t.told(pm, t.quota) && t.told(pm, quota) {
+			t.turns++
+		}
+		t.sure = t.sure || s != nil && t.told(pm, t.quota) || t.turns > 1
+		t.quota, t.since, t.empty = quota, now, refused
 	}
 	if s != nil {
 		s.habit.inTurn = t.sure

@@ -1,0 +1,78 @@
+package heed_test
+
+import (
+	"net/http"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// bucketOf is full at first.
+func bucketOf(quota int, window time.Duration) *tokenBucket {
+	return &tokenBucket{rate: float64(quota) / window.Seconds(), burst: float64(quota)}
+}
+
+// countsOf are the fields of who tells of no window and no end.
+func countsOf(h http.Header, quota int, left float64) {
+	h.Set("X-RateLimit-Limit", strconv.Itoa(quota))
+	h.Set("X-RateLimit-Remaining", strconv.Itoa(int(left)))
+}
+
+// A bucket that only refusals tell of, and that nothing is left of it, gives back some of it after any wait. As much as came back after
+// one goes after the next, without a refusal that shows that it is gone; and that some came back at all is no reason to
+// wait for longer.
+func TestBucketThatOnlyRefusalsTellOfIsUsedUp(t *testing.T) {
+	for _, c := range []struct {
+		quota         int
+		window, lasts time.Duration
+		least, most   int // accepted at least, and refused at most
+	}{
+		{10, time.Second, 10 * time.Minute, 5100, 140},
+		{20, 10 * time.Second, 10 * time.Minute, 950, 80},
+		{100, time.Minute, 10 * time.Minute, 1000, 90},
+		{1000, time.Hour, 2 * time.Hour, 2500, 140},
+	} {
+		for _, way := range []time.Duration{100 * time.Microsecond, 50 * time.Millisecond} {
+			synctest.Test(t, func(t *testing.T) {
+				b := bucketOf(c.quota, c.window)
+				l := &limiter{way: way, accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
+					ok := b.take(now)
+					if !ok {
+						countsOf(h, c.quota, 0)
+					}
+					return ok
+				}}
+				l.ask(t, c.lasts, example)
+				t.Logf("%d per %v, %v away: %d accepted, %d refused", c.quota, c.window, way, l.accepted, l.refused)
+				if l.accepted < c.least || l.refused > c.most {
+					t.Errorf("%d per %v, %v away: %d accepted, %d refused; want at least %d and at most %d", c.quota, c.window, way, l.accepted, l.refused, c.least, c.most)
+				}
+			})
+		}
+	}
+}
+
+// One of two buckets tells of itself with each answer, unless the other one refuses: that one is never told of otherwise. Which is which
+// is found out even where a refusal comes first whenever more go.
+func TestBucketThatOnlyRefusalsTellOfBesideOneThatAllAnswersTellOf(t *testing.T) {
+	for _, way := range []time.Duration{100 * time.Microsecond, 5 * time.Millisecond, 50 * time.Millisecond, 300 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			outer, inner := bucketOf(100, time.Minute), bucketOf(10, time.Second)
+			l := &limiter{way: way, accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
+				if !outer.take(now) {
+					countsOf(h, 100, 0)
+					return false
+				}
+				ok := inner.take(now)
+				countsOf(h, 10, inner.left)
+				return ok
+			}}
+			l.ask(t, 10*time.Minute, example)
+			t.Logf("%v away: %d accepted, %d refused", way, l.accepted, l.refused)
+			if l.accepted < 970 || l.refused > 120 { // of 1100
+				t.Errorf("%v away: %d accepted, %d refused; want at least 970 and at most 120", way, l.accepted, l.refused)
+			}
+		})
+	}
+}
