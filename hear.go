@@ -163,6 +163,9 @@ func (p *partition) hearAnnounced(now time.Time, pm *Permit, status int, a *Anno
 		p.hearNames(now, pm, a)
 	}
 	a = p.origin.byHabit(a)
+	if a.Refused {
+		a = p.asHint(now, pm, a)
+	}
 	budgets := p.hearPolicies(now, pm, a)
 	if a.Refused {
 		a = p.asNothing(now, pm, a)
@@ -217,22 +220,6 @@ func (p *partition) hearLimits(now time.Time, pm *Permit, a *Announcement, first
 		p.hearLimit(now, pm, s, lim, a)
 	}
 	return told, budgets
-}
-
-// asNothing returns a refusal as one that says that nothing is left where it says that
-// less is left than pm's request takes: too little is no better than nothing. So it is
-// where a problem document names the policy: what is left until its reset was too little.
-func (p *partition) asNothing(now time.Time, pm *Permit, a *Announcement) *Announcement {
-	b := *a
-	b.Limits = slices.Clone(a.Limits)
-	for i := range b.Limits {
-		l := &b.Limits[i]
-		violated := l.Remaining != 0 && l.Reset > 0 && slices.Contains(a.Violated, l.Policy)
-		if s := p.limited(now, p.budgetOf(pm, a, l.Policy, l.PartitionKey), l); violated || s != nil && l.Remaining > 0 && l.Remaining < pm.charge(s).n {
-			l.Remaining = 0
-		}
-	}
-	return &b
 }
 
 // contradicts reports whether an answer is accepted though it says that nothing

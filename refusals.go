@@ -286,35 +286,6 @@ func (p *partition) only(l *lane) bool {
 	return !slices.ContainsFunc(p.slots, func(s *slot) bool { return !s.holds(l) })
 }
 
-// hintOf returns how long a refusal asks to wait; 0: it does not say. What
-// Retry-After says takes precedence over the fields (draft-11, section 7).
-func hintOf(a *Announcement, ignoreFields bool) time.Duration {
-	if a.RetryAfter > 0 || ignoreFields {
-		return max(a.RetryAfter, 0)
-	}
-	var hint time.Duration
-	for _, l := range a.Limits {
-		if l.Remaining == 0 && l.Reset > 0 {
-			hint = max(hint, l.Reset)
-		}
-	}
-	return hint
-}
-
-// hintBeside is hintOf for those limits that no ledger keeps to: what they
-// count, nobody on this side can count, or it has no window, or the request
-// refused was said not to cost any.
-func (p *partition) hintBeside(now time.Time, pm *Permit, a *Announcement) time.Duration {
-	var hint time.Duration
-	for i := range a.Limits {
-		l := &a.Limits[i]
-		if s := p.limited(now, p.budgetOf(pm, a, l.Policy, l.PartitionKey), l); l.Remaining == 0 && (s == nil || !s.closes() || pm.free(s.policy.Unit)) {
-			hint = max(hint, l.Reset)
-		}
-	}
-	return hint
-}
-
 // refusedUntil holds what shares the refused quota for as long as a refusal asks: the
 // policies a problem document names, else what the refusal is for.
 func (p *partition) refusedUntil(now time.Time, r *rejection) {
