@@ -102,7 +102,7 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 		return l.shared(now)
 	case l.stated:
 		return l.left
-	case p.Quota == 0:
+	case l.untold(p):
 		return unlimited
 	case p.Window == 0 && l.drought.gave > 0:
 		return l.drought.returns(p) - l.drought.used - l.own.inFlight
@@ -121,6 +121,10 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 	}
 	return room
 }
+
+// untold reports whether nothing is known of how many may go: not how many there are, or nobody ever said how many are left,
+// nor of what window they are.
+func (l *ledger) untold(p *Policy) bool { return p.Quota == 0 || p.Window == 0 && l.said.IsZero() }
 
 // free returns the instant from which n units may be sent, as far as is
 // known now; false where that depends on answers still to come. pressed says
@@ -269,7 +273,7 @@ func (l *ledger) counting(most time.Duration, p *Policy) (time.Duration, bool) {
 }
 
 func (l *ledger) remaining(now time.Time, p *Policy) int64 {
-	if !l.stated && p.Quota == 0 {
+	if !l.stated && l.untold(p) {
 		return -1
 	}
 	return max(l.room(now, p), 0)
