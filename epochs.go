@@ -100,7 +100,7 @@ func (l *ledger) begin(fresh bool, sent int64) {
 	}
 	l.fresh, l.stated, l.exact, l.kept, l.partial, l.lapsed, l.left, l.part, l.inEpoch = fresh, false, false, false, false, false, 0, 0, sent
 	l.earliest, l.opens, l.closed, l.opened, l.begun = time.Time{}, time.Time{}, time.Time{}, time.Time{}, time.Time{}
-	l.solitude, l.drought.used = solitude{}, 0
+	l.solitude, l.drought.used, l.hinting.went = solitude{}, 0, 0
 }
 
 // awaits reports whether c went to see whether a quota that was used up is back, and

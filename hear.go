@@ -206,7 +206,7 @@ func (p *partition) hearLimits(now time.Time, pm *Permit, a *Announcement, first
 		}
 		budget := p.origin.ownBudgets(name, pm.path)
 		s := p.limited(now, budget, &lim)
-		made := s == nil || s.habit.of.Equal(now) || s.habit.last.Equal(now) && s.ledger.said.IsZero()
+		made := s == nil || s.habit.of.Equal(now) || s.ledger.said.IsZero()
 		if s == nil {
 			s = p.announced(now, Policy{Name: lim.Policy, Unit: cmp.Or(lim.Unit, UnitRequests), PartitionKey: lim.PartitionKey}, budget)
 		}
@@ -342,7 +342,14 @@ func (p *partition) hearLeft(now time.Time, pm *Permit, s *slot, st statement) {
 	}
 	s.keepToCapacity(now, c, &st)
 	room := s.ledger.room(now, &s.terms)
+	first := !s.ledger.stated && c.epoch == s.ledger.epoch
 	capped := s.ledger.hear(now, pm.start, c, &s.terms, st, p.origin.limits.MaxRetryAfter)
+	switch h := &s.ledger.hinting; {
+	case !st.refused: // it is not by refusals alone
+		h.few, h.only = 0, false
+	case first && st.remaining == 0 && st.reset >= 0:
+		s.hearFew()
+	}
 	if after := s.ledger.room(now, &s.terms); after < room || now.Before(s.ledger.closed) {
 		p.news = true
 	}

@@ -34,17 +34,47 @@ func (p *partition) hintBeside(now time.Time, pm *Permit, a *Announcement) time.
 	return hint
 }
 
+// A hinting is what speaks for it that refusals, which alone tell what is left of a quota, name when the next unit of it is back, as
+// a bucket's do, and not when all of it is: few go until the next one is refused.
+type hinting struct {
+	went int64 // accepted in the epoch
+	few  int   // epochs in a row in which few were
+	only bool  // so it is: they are taken for hints, the ledger holds nobody, and the limit is learned
+}
+
+// hearFew takes in that the first word of an epoch is that nothing is left until a reset. Where only refusals tell of the quota, and
+// nobody of what window it is, few may have gone in it.
+func (s *slot) hearFew() {
+	h := &s.ledger.hinting
+	if !s.habit.onRefusals || s.said.Window > 0 {
+		return
+	}
+	if h.went > 0 && 2*h.went <= s.said.Quota {
+		h.few++
+	} else {
+		h.few = 0
+	}
+	if h.few >= convinced {
+		h.only = true
+		s.terms.Window, s.inference = 0, inference{} // it was no window's end that was named
+	}
+}
+
 // asHint returns a refusal that names no quota, nor a limit that another answer told of, as one that says no more than when to
 // come back, if that: of what it is for nothing is known, and it is learned.
 func (p *partition) asHint(now time.Time, pm *Permit, a *Announcement) *Announcement {
-	if len(a.Limits) == 0 || len(a.Policies) > 0 || a.Bucket != "" {
+	if len(a.Limits) == 0 || a.Bucket != "" {
 		return a
 	}
 	b := *a
 	b.Limits = nil
 	for _, l := range a.Limits {
-		if l.Remaining > 0 || !sameUnit(l.Unit, UnitRequests) || p.limited(now, p.budgetOf(pm, a, l.Policy, l.PartitionKey), &l) != nil {
+		s := p.limited(now, p.budgetOf(pm, a, l.Policy, l.PartitionKey), &l)
+		if l.Remaining > 0 || !sameUnit(l.Unit, UnitRequests) || s != nil && !s.ledger.hinting.only || s == nil && a.describes(&l) {
 			return a
+		}
+		if s != nil && a.inDialect() {
+			l = s.resetUnit.read(now, pm.start, l)
 		}
 		p.origin.readClock(now, &l, a.Date)
 		if a.RetryAfter <= 0 {
@@ -52,6 +82,11 @@ func (p *partition) asHint(now time.Time, pm *Permit, a *Announcement) *Announce
 		}
 	}
 	return &b
+}
+
+// describes reports whether the policy of a limit is in an announcement.
+func (a *Announcement) describes(l *ServiceLimit) bool {
+	return slices.ContainsFunc(a.Policies, func(p Policy) bool { return p.Name == l.Policy && p.PartitionKey == l.PartitionKey })
 }
 
 // asNothing returns a refusal as one that says that nothing is left where it says that

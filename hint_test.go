@@ -80,3 +80,85 @@ func TestQuotaOfWhichNothingElseIsToldHoldsNobody(t *testing.T) {
 		})
 	}
 }
+
+// Accepted answers may name the quota and nothing else, and refusals what is left of it, and perhaps when there is more. Those of a bucket
+// name when the next unit is back: that is no window.
+func TestQuotaOfWhichRefusalsAloneSayHowMuchIsLeftIsUsedUp(t *testing.T) {
+	for _, resets := range []bool{false, true} {
+		for _, c := range []struct {
+			quota  int
+			window time.Duration
+			bucket bool
+			most   int // refused at most
+		}{
+			{50, 5 * time.Second, false, 70},
+			{100, time.Minute, false, 70},
+			{50, 5 * time.Second, true, 130},
+			{100, time.Minute, true, 130},
+			{1000, time.Minute, true, 130},
+		} {
+			if !resets && c.bucket { // see TestBucketThatOnlyRefusalsTellOfIsUsedUp
+				continue
+			}
+			for _, way := range []time.Duration{time.Millisecond, 100 * time.Millisecond} {
+				synctest.Test(t, func(t *testing.T) {
+					w, b := window{quota: c.quota, length: c.window}, bucketOf(c.quota, c.window)
+					l := &limiter{way: way, accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
+						h.Set("X-RateLimit-Limit", strconv.Itoa(c.quota))
+						ok, back := false, time.Duration(0)
+						if c.bucket {
+							ok = b.take(now)
+							back = time.Duration((1 - b.left) / b.rate * 1e9)
+						} else {
+							ok = w.take(now)
+							back = w.end.Sub(now)
+						}
+						if !ok {
+							h.Set("X-RateLimit-Remaining", "0")
+						}
+						if !ok && resets {
+							h.Set("X-RateLimit-Reset", strconv.Itoa(int(math.Ceil(back.Seconds()))))
+						}
+						return ok
+					}}
+					l.ask(t, 10*time.Minute, example)
+					could := int(600 / c.window.Seconds() * float64(c.quota))
+					t.Logf("%+v, resets %v, %v away: %d of %d accepted, %d refused", c, resets, way, l.accepted, could, l.refused)
+					if l.accepted < could*85/100 || l.refused > c.most {
+						t.Errorf("%+v, resets %v, %v away: %d of %d accepted, %d refused", c, resets, way, l.accepted, could, l.refused)
+					}
+				})
+			}
+		}
+	}
+}
+
+// What is taken for hints, since only refusals told of it, is a quota like any other once accepted answers tell what is left of it.
+func TestQuotaThatAcceptedAnswersTellOfAtLastIsKeptTo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, later := time.Now(), 0
+		b, w := bucketOf(100, time.Minute), window{quota: 100, length: time.Minute}
+		l := &limiter{accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
+			h.Set("X-RateLimit-Limit", "100")
+			if now.Sub(began) < 5*time.Minute {
+				ok := b.take(now)
+				if !ok {
+					h.Set("X-RateLimit-Remaining", "0")
+					h.Set("X-RateLimit-Reset", "1")
+				}
+				return ok
+			}
+			ok := w.take(now)
+			usualFields(h, w.quota, max(w.quota-w.used, 0), int64(math.Ceil(w.end.Sub(now).Seconds())))
+			if !ok {
+				later++
+			}
+			return ok
+		}}
+		l.ask(t, 15*time.Minute, example)
+		t.Logf("%d accepted, %d refused, %d of them later", l.accepted, l.refused, later)
+		if l.accepted < 1400 || later > 2 {
+			t.Errorf("%d accepted, %d refused, %d of them later", l.accepted, l.refused, later)
+		}
+	})
+}

@@ -42,6 +42,7 @@ type ledger struct {
 	ordering  // whether answers come in order
 	company   // what others use
 	drought   drought
+	hinting   hinting
 	newest    newest
 	apart     resetsApart
 	counter   counter
@@ -87,6 +88,8 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 	switch {
 	case now.Before(l.closed):
 		return 0
+	case l.hinting.only:
+		return unlimited
 	case l.isFar(p):
 		return l.farRoom(now, p)
 	case l.shape == shapeSliding:
@@ -104,7 +107,7 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 		return l.left
 	case l.untold(p):
 		return unlimited
-	case p.Window == 0 && l.drought.gave > 0:
+	case p.Window == 0 && (l.drought.gave > 0 || l.drought.beyond > 0):
 		return l.drought.returns(p) - l.drought.used - l.own.inFlight
 	case p.Window == 0:
 		return p.Quota - l.inEpoch
@@ -273,7 +276,7 @@ func (l *ledger) counting(most time.Duration, p *Policy) (time.Duration, bool) {
 }
 
 func (l *ledger) remaining(now time.Time, p *Policy) int64 {
-	if !l.stated && l.untold(p) {
+	if l.hinting.only || !l.stated && l.untold(p) {
 		return -1
 	}
 	return max(l.room(now, p), 0)
@@ -366,7 +369,7 @@ func (l *ledger) correct(now, start time.Time, c *charge, n int64, p *Policy) {
 // by itself.
 func (l *ledger) anew() {
 	l.stated, l.left, l.carried, l.part, l.lumps, l.doubted, l.counter.atOnce = false, 0, 0, 0, lumps{}, false, false
-	l.away.foreign = 0
+	l.away.foreign, l.hinting = 0, hinting{}
 	l.forgetOthers()
 }
 

@@ -1,6 +1,9 @@
 package heed
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // An outlay is what this process had accepted after a wait, where only refusals tell of a limit, and nobody of when there is more.
 // As much is taken to be back after the next wait that is as long, and when it is gone the one after that begins: another
@@ -22,10 +25,7 @@ const (
 
 // returns is how many are back after a wait, as far as is known.
 func (o *outlay) returns(p *Policy) int64 {
-	if o.gave == 0 {
-		return p.Quota
-	}
-	return min(o.gave+o.beyond, p.Quota)
+	return cmp.Or(o.gave, p.Quota) + o.beyond
 }
 
 // presumes reports whether a wait may begin without a refusal.
@@ -58,6 +58,12 @@ func (d *drought) spent(now time.Time, p *Policy) {
 // most of the quota was since the latest wait that was enough, and where it is all that comes back nothing is left.
 func (l *ledger) useUp(now, start time.Time, c *charge, p *Policy) {
 	d := &l.drought
+	if c.epoch == l.epoch {
+		l.hinting.went += c.n
+		if l.began > 0 && l.hinting.went >= l.began { // there was more of it
+			l.began += l.began/8 + 1
+		}
+	}
 	if d.blind == 0 || l.stated || c.epoch != l.epoch || p.Quota <= 0 || p.Window > 0 || !l.until().IsZero() {
 		return
 	}
@@ -76,7 +82,7 @@ func (l *ledger) useUp(now, start time.Time, c *charge, p *Policy) {
 		d.presumed++
 		d.dry = now
 		l.closeUntil(now.Add(d.blindWait(now, false, false)))
-	} else if d.gave > 0 {
+	} else {
 		d.beyond += d.used/8 + 1
 	}
 }
