@@ -57,7 +57,9 @@ type chance struct {
 	blocks  int     // in close succession …
 	refused int64   // … requests refused in them …
 	since   int64   // … what had been accepted until the first, ever …
-	top     float64 // … and the pace then, or before: since so many were accepted in a row that hardly any come by chance
+	top     float64 // … the pace then, or before: since so many were accepted in a row that hardly any come by chance …
+	low     float64 // … the rate as it was lately …
+	before  float64 // … and a few of them before: where it stays as it is, it is a limit's
 }
 
 const (
@@ -74,8 +76,9 @@ const (
 	farBelow     = 0.9           // of what is let through: a limit that holds still refuses nothing there
 	severalTimes = 4             // less than a limit was found to let through: it is none; nor is the rate that a pace fell to
 	asBefore     = 0.1           // of a rate: found no further off, it is as it was
-	inSuccession = 6             // blocks that follow each other closely: no limit that is cut is found in so many
-	steeply      = 2             // doublings of the pace in a cycle, where there may be no limit at all
+	inSuccession = 6             // blocks that follow each other closely: no limit that is cut is found in so many …
+	halfway      = inSuccession / 2
+	steeply      = 2 // doublings of the pace in a cycle, where there may be no limit at all
 )
 
 // byChance reports whether a refusal came by chance, or was
@@ -211,9 +214,11 @@ func (c *chance) fell(r *throughput, start time.Time, n int64, probes int) bool 
 		c.blocks, c.refused, c.since, c.top = 1, 1, r.total, max(c.top, pace)
 		return false
 	}
-	c.blocks++
+	if c.blocks++; c.blocks%halfway == 0 {
+		c.before, c.low = c.low, r.low
+	}
 	c.refused += int64(1 + probes)
-	return c.blocks >= inSuccession && c.fallen(r) && r.total-c.since >= c.refused &&
+	return c.blocks >= inSuccession && c.fallen(r) && r.low <= farBelow*c.before && r.total-c.since >= c.refused &&
 		(c.kept == 0 || r.low <= c.kept/severalTimes || c.blocks >= 4*inSuccession)
 }
 

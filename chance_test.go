@@ -674,3 +674,27 @@ func TestMoreIsTriedAgainWhereMuchIsRefusedByChance(t *testing.T) {
 		}
 	})
 }
+
+// A bucket's burst lets through far more than its rate, and the first refusals follow each other closely until that is found. Where
+// the rate that they lower stays as it is, they are no chance.
+func TestHiddenBucketWhoseBurstHidItsRateIsNotTakenForChance(t *testing.T) {
+	sideBySide(t)
+	runs, refused := 0, 0
+	for _, quota := range []int{90, 100, 110, 150} {
+		for _, way := range []time.Duration{time.Millisecond, 2 * time.Millisecond} {
+			synctest.Test(t, func(t *testing.T) {
+				b := bucketOf(quota, time.Minute)
+				l := &limiter{way: way, accepts: func(_ *http.Request, now time.Time, _ http.Header) bool { return b.take(now) }}
+				l.ask(t, 2*time.Minute, example)
+				t.Logf("%d per minute, %v away: %d accepted, %d refused", quota, way, l.accepted, l.refused)
+				if l.accepted < 5*quota/2 {
+					t.Errorf("%d per minute, %v away: %d accepted", quota, way, l.accepted)
+				}
+				runs, refused = runs+1, refused+l.refused
+			})
+		}
+	}
+	if refused > 45*runs {
+		t.Errorf("%d refused in %d runs", refused, runs)
+	}
+}
