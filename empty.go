@@ -172,7 +172,6 @@ func (d *drought) hearLeft(start time.Time, left int64) {
 // and neither until when nor of what window: what was enough before, or where that is too
 // short twice, the next longer time that windows mostly have.
 func (d *drought) blindWait(now time.Time, refused, again bool) time.Duration {
-	was := d.blind
 	switch {
 	case d.blind == 0:
 		d.blind, d.patience = blindFirst, blindPatience
@@ -183,6 +182,7 @@ func (d *drought) blindWait(now time.Time, refused, again bool) time.Duration {
 		if d.blind >= d.longest {
 			d.longest = 0
 		}
+		was := d.blind
 		switch {
 		case d.enough == d.blind && 0 < d.waits && d.waits < seldomShort: // it is hardly enough
 			d.enough, d.proven, d.blind = 0, d.blind, d.blind+d.blind/4
@@ -197,15 +197,14 @@ func (d *drought) blindWait(now time.Time, refused, again bool) time.Duration {
 		if d.longest > 0 { // what is enough only by chance does not make that too short
 			d.blind = min(d.blind, d.longest)
 		}
-		d.waits, d.most = 0, 0
+		if d.waits, d.most = 0, 0; d.blind > was { // more will be back
+			d.gave = 0
+		}
 		if left := d.dry.Add(d.blind).Sub(now); left > 0 {
 			return left
 		}
 	case again: // one was back, which may be all there is
 		d.waited(0)
-	}
-	if d.blind != was {
-		d.gave = 0
 	}
 	d.halve()
 	return max(d.blind>>d.halved, blindLeast)

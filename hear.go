@@ -68,6 +68,7 @@ func (pm *Permit) settle(now time.Time, status int, a *Announcement) (silent boo
 			if c.slot.source == SourceAnnounced && !a.Refused { // which may come from nearer by
 				c.slot.ledger.hearSilence(now, pm.start, c, &c.slot.terms)
 				if well && c.slot.habit.onRefusals {
+					c.slot.ledger.accepted(c)
 					c.slot.ledger.useUp(now, pm.start, c, &c.slot.terms)
 				}
 				c.slot.capped = c.slot.capped && !c.slot.isOpen(now)
@@ -163,12 +164,9 @@ func (p *partition) hearAnnounced(now time.Time, pm *Permit, status int, a *Anno
 		p.hearNames(now, pm, a)
 	}
 	a = p.origin.byHabit(a)
-	if a.Refused {
-		a = p.asHint(now, pm, a)
-	}
 	budgets := p.hearPolicies(now, pm, a)
 	if a.Refused {
-		a = p.asNothing(now, pm, a)
+		a = p.asHint(now, pm, p.asNothing(now, pm, a))
 	}
 	told, more := p.hearLimits(now, pm, a, first)
 	return a, told, p.belongs(now, pm, a, append(budgets, more...), first)
@@ -206,7 +204,7 @@ func (p *partition) hearLimits(now time.Time, pm *Permit, a *Announcement, first
 		}
 		budget := p.origin.ownBudgets(name, pm.path)
 		s := p.limited(now, budget, &lim)
-		made := s == nil || s.habit.of.Equal(now) || s.ledger.said.IsZero()
+		made := s == nil || s.habit.another.Equal(now) || s.enforced() && s.ledger.said.IsZero()
 		if s == nil {
 			s = p.announced(now, Policy{Name: lim.Policy, Unit: cmp.Or(lim.Unit, UnitRequests), PartitionKey: lim.PartitionKey}, budget)
 		}
@@ -430,7 +428,7 @@ func (p *partition) announced(now time.Time, pol Policy, budget string) *slot {
 		p.addCommon(now, s)
 	case s.said != pol:
 		if s.said.Quota != pol.Quota {
-			s.habit.of = now
+			s.habit.another = now
 		}
 		s.said = pol
 		s.resize(now, pol)

@@ -39,14 +39,41 @@ func (p *partition) hintBeside(now time.Time, pm *Permit, a *Announcement) time.
 type hinting struct {
 	went int64 // accepted in the epoch
 	few  int   // epochs in a row in which few were
-	only bool  // so it is: they are taken for hints, the ledger holds nobody, and the limit is learned
+	only bool  // so it is: they are taken for hints, the ledger holds nobody, and the limit is learned …
+	told int   // … of so many
+}
+
+// mostHints are so many refusals until it is looked at anew whether they are no more than hints: others may have used the quota.
+const mostHints = 64
+
+// hints reports whether a refusal is to be taken for one.
+func (h *hinting) hints() bool {
+	if !h.only {
+		return false
+	}
+	if h.told++; h.told > mostHints {
+		*h = hinting{few: convinced - 1}
+	}
+	return h.only
+}
+
+// accepted takes in that the request of c was accepted, where only refusals tell of the quota. Where more were than the epoch is
+// known to have had to begin with, there was more of it.
+func (l *ledger) accepted(c *charge) {
+	if c.epoch != l.epoch {
+		return
+	}
+	l.hinting.went += c.n
+	if l.began > 0 && l.hinting.went >= l.began {
+		l.began += l.began/8 + 1
+	}
 }
 
 // hearFew takes in that the first word of an epoch is that nothing is left until a reset. Where only refusals tell of the quota, and
 // nobody of what window it is, few may have gone in it.
 func (s *slot) hearFew() {
 	h := &s.ledger.hinting
-	if !s.habit.onRefusals || s.said.Window > 0 {
+	if !s.habit.onRefusals || s.said.Window > 0 || s.policy.Unit != UnitRequests {
 		return
 	}
 	if h.went > 0 && 2*h.went <= s.said.Quota {
@@ -57,20 +84,23 @@ func (s *slot) hearFew() {
 	if h.few >= convinced {
 		h.only = true
 		s.terms.Window, s.inference = 0, inference{} // it was no window's end that was named
+		s.ledger.inferred, s.ledger.comeback = 0, comeback{adopted: s.ledger.adopted}
 	}
 }
 
-// asHint returns a refusal that names no quota, nor a limit that another answer told of, as one that says no more than when to
-// come back, if that: of what it is for nothing is known, and it is learned.
+// asHint returns a refusal that says of no known policy that it is used up, nor of any other that it is for, as one that says no more
+// than when to come back, if that: of what it is for nothing is known, and it is learned. So it does where the policy is known by its
+// quota alone, and where its refusals were found to tell of its next unit. Now and then that is looked at anew.
 func (p *partition) asHint(now time.Time, pm *Permit, a *Announcement) *Announcement {
-	if len(a.Limits) == 0 || a.Bucket != "" {
+	if len(a.Limits) == 0 || a.Bucket != "" || len(a.PerRoute) > 0 {
 		return a
 	}
 	b := *a
-	b.Limits = nil
+	b.Limits, b.Violated = nil, nil
 	for _, l := range a.Limits {
-		s := p.limited(now, p.budgetOf(pm, a, l.Policy, l.PartitionKey), &l)
-		if l.Remaining > 0 || !sameUnit(l.Unit, UnitRequests) || s != nil && !s.ledger.hinting.only || s == nil && a.describes(&l) {
+		budget := p.budgetOf(pm, a, l.Policy, l.PartitionKey)
+		s := p.limited(now, budget, &l)
+		if l.Remaining != 0 || budget != "" || !sameUnit(l.Unit, UnitRequests) || s != nil && !s.ledger.hinting.hints() {
 			return a
 		}
 		if s != nil && a.inDialect() {
@@ -81,12 +111,10 @@ func (p *partition) asHint(now time.Time, pm *Permit, a *Announcement) *Announce
 			b.RetryAfter = max(b.RetryAfter, l.Reset)
 		}
 	}
+	if slices.ContainsFunc(p.slots, func(s *slot) bool { return slices.Contains(a.Violated, s.policy.Name) }) {
+		return a
+	}
 	return &b
-}
-
-// describes reports whether the policy of a limit is in an announcement.
-func (a *Announcement) describes(l *ServiceLimit) bool {
-	return slices.ContainsFunc(a.Policies, func(p Policy) bool { return p.Name == l.Policy && p.PartitionKey == l.PartitionKey })
 }
 
 // asNothing returns a refusal as one that says that nothing is left where it says that

@@ -45,21 +45,37 @@ func TestLimitWhoseRefusalsNameNoQuotaIsLearned(t *testing.T) {
 	}
 }
 
-// Where accepted answers name the quota, a refusal that does not is of that one all the same.
+// Where accepted answers name the quota, a refusal that does not is of that one all the same; and so is one of a policy that
+// names a partition key beside a limit that names none, or the other way round.
 func TestRefusalThatNamesNoQuotaIsOfTheOneThatOtherAnswersName(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRegistry(t, heed.Config{})
-		defer r.Close()
-		send := sender(t, r)
-		send(200, "X-RateLimit-Limit", "20", "X-RateLimit-Remaining", "12", "X-RateLimit-Reset", "30")
-		send(429, "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "30")
-		if p := r.Snapshot()[0].Partitions[0].Policies[0]; p.Quota != 20 || p.Remaining != 0 {
-			t.Errorf("%d left of %d, want none of 20", p.Remaining, p.Quota)
-		}
-		if d := r.Check(request(example)); d.Wait < 29*time.Second || d.Wait > 32*time.Second || d.Cause != heed.CausePolicy {
-			t.Errorf("it waits for %v for a %v, want 30s for the policy", d.Wait, d.Cause)
-		}
-	})
+	for _, c := range []struct{ accepted, refused []string }{
+		{
+			[]string{"X-RateLimit-Limit", "20", "X-RateLimit-Remaining", "12", "X-RateLimit-Reset", "30"},
+			[]string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "30"},
+		},
+		{
+			[]string{"RateLimit-Policy", `"p";q=20;w=30;pk=:MTJj:`, "RateLimit", `"p";r=12;t=30`},
+			[]string{"RateLimit-Policy", `"p";q=20;w=30;pk=:MTJj:`, "RateLimit", `"p";r=0;t=30`},
+		},
+		{
+			nil,
+			[]string{"RateLimit-Policy", `"p";q=20;w=30`, "RateLimit", `"p";r=0;t=30;pk=:MTJj:`},
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRegistry(t, heed.Config{})
+			defer r.Close()
+			send := sender(t, r)
+			send(200, c.accepted...)
+			send(429, c.refused...)
+			if p := r.Snapshot()[0].Partitions[0].Policies[0]; p.Quota != 20 || p.Remaining != 0 {
+				t.Errorf("%q: %d left of %d, want none of 20", c.refused, p.Remaining, p.Quota)
+			}
+			if d := r.Check(request(example)); d.Wait < 29*time.Second || d.Wait > 32*time.Second || d.Cause != heed.CausePolicy {
+				t.Errorf("%q: it waits for %v for a %v, want 30s for the policy", c.refused, d.Wait, d.Cause)
+			}
+		})
+	}
 }
 
 // Of a quota of which nobody says how many are left, nor of what window it is, nothing is counted: the limit is learned as one that

@@ -107,10 +107,8 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 		return l.left
 	case l.untold(p):
 		return unlimited
-	case p.Window == 0 && (l.drought.gave > 0 || l.drought.beyond > 0):
-		return l.drought.returns(p) - l.drought.used - l.own.inFlight
 	case p.Window == 0:
-		return p.Quota - l.inEpoch
+		return l.drought.returns(p) - l.inEpoch
 	}
 	room := max(p.Quota-l.own.used(now, p.Window), l.carried-l.inEpoch)
 	if l.fresh && !l.piecemeal {
@@ -369,7 +367,7 @@ func (l *ledger) correct(now, start time.Time, c *charge, n int64, p *Policy) {
 // by itself.
 func (l *ledger) anew() {
 	l.stated, l.left, l.carried, l.part, l.lumps, l.doubted, l.counter.atOnce = false, 0, 0, 0, lumps{}, false, false
-	l.away.foreign, l.hinting = 0, hinting{}
+	l.away.foreign, l.hinting, l.drought.outlay = 0, hinting{}, outlay{}
 	l.forgetOthers()
 }
 
@@ -488,6 +486,8 @@ func (l *ledger) hearLeft(now, start time.Time, c *charge, p *Policy, r, least i
 		l.left, l.most = min(max(l.left, least), r), max(min(l.most, r), least)
 	case l.fresh || p.Quota == 0:
 		l.left, l.most = min(least, r), r
+	case l.untold(p):
+		l.left, l.most = min(max(p.Quota-l.inEpoch, least), r), r
 	default:
 		l.left, l.most = min(max(l.room(now, p), least), r), r
 	}

@@ -61,6 +61,7 @@ func (t *inTurn) hear(now time.Time, pm *Permit, quota int64, refused bool, s *s
 		t.sure = t.sure || s != nil && t.told(pm, t.quota) || t.turns > 1
 		t.quota, t.since, t.empty = quota, now, refused
 	}
+	t.empty = t.empty && refused
 	if s != nil {
 		s.habit.inTurn = t.sure
 	}
@@ -93,7 +94,7 @@ func quotaOf(pm *Permit, quota int64) uint64 {
 // another reports whether an announcement of another quota without a name than that of s is of
 // one that there is beside it.
 func (p *partition) another(now time.Time, pm *Permit, s *slot, a *Announcement, quota int64) bool {
-	if a.Refused && a.exhausts("") && s.remaining(now) > 0 {
+	if a.Refused && a.exhausts("") && s.remaining(now) != 0 {
 		return true
 	}
 	if s.ledger.flows() { // resets of what comes back bit by bit move either way

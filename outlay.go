@@ -10,7 +10,7 @@ import (
 // would be refused. Now and then one goes all the same, for there may be more, or no limit any longer.
 type outlay struct {
 	used     int64     // accepted in the epoch …
-	gave     int64     // … and as a rule before one was refused, after a wait as long as the present one; zero: all of the quota, as far as is known …
+	gave     int64     // … and as a rule before one was refused, after a wait at least as long as the present one; zero: all of the quota, as far as is known …
 	beyond   int64     // … so many more may go to see whether there are …
 	presumed int       // … and so many waits in a row began because that was gone, without a refusal …
 	since    time.Time // … after the latest one …
@@ -45,7 +45,7 @@ func (d *drought) spent(now time.Time, p *Policy) {
 		}
 	}
 	switch more := d.used - d.gave; {
-	case enough && d.gave > 0 && d.presumed > 0 && more > 0:
+	case enough && d.gave > 0 && d.presumed > 0 && more > 0 && d.used < p.Quota: // else all of it is back at once
 		d.gave += max(more/int64(d.presumed+1), 1)
 		d.surplus++
 	case enough:
@@ -58,17 +58,12 @@ func (d *drought) spent(now time.Time, p *Policy) {
 // most of the quota was since the latest wait that was enough, and where it is all that comes back nothing is left.
 func (l *ledger) useUp(now, start time.Time, c *charge, p *Policy) {
 	d := &l.drought
-	if c.epoch == l.epoch {
-		l.hinting.went += c.n
-		if l.began > 0 && l.hinting.went >= l.began { // there was more of it
-			l.began += l.began/8 + 1
-		}
-	}
-	if d.blind == 0 || l.stated || c.epoch != l.epoch || p.Quota <= 0 || p.Window > 0 || !l.until().IsZero() {
+	late := c.epoch == l.epoch && now.Before(l.closed) && d.gave > 0 && d.presumed == 0 // a refusal came first
+	if late && p.Window == 0 && p.Unit != UnitContentBytes {
+		d.gave += c.n
 		return
 	}
-	if now.Before(l.closed) && d.presumed == 0 && d.gave > 0 { // a refusal came first
-		d.gave += c.n
+	if d.blind == 0 || p.Unit == UnitContentBytes || l.stated || c.epoch != l.epoch || p.Quota <= 0 || p.Window > 0 || !l.until().IsZero() {
 		return
 	}
 	d.used += c.n
