@@ -89,8 +89,8 @@ func (s *slot) hearFew() {
 }
 
 // asHint returns a refusal that says of no known policy that it is used up, nor of any other that it is for, as one that says no more
-// than when to come back, if that: of what it is for nothing is known, and it is learned. So it does where the policy is known by its
-// quota alone, and where its refusals were found to tell of its next unit. Now and then that is looked at anew.
+// than when to come back, if that: of what it is for nothing is known, and it is learned. So it does where the refusals of a policy were
+// found to tell of its next unit.
 func (p *partition) asHint(now time.Time, pm *Permit, a *Announcement) *Announcement {
 	if len(a.Limits) == 0 || a.Bucket != "" || len(a.PerRoute) > 0 {
 		return a

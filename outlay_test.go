@@ -76,3 +76,48 @@ func TestBucketThatOnlyRefusalsTellOfBesideOneThatAllAnswersTellOf(t *testing.T)
 		})
 	}
 }
+
+// What came back after a wait is forgotten with the quota it was of, and is followed where others leave more of it.
+func TestWhatOnlyRefusalsTellOfFollowsTheQuotaAndWhatOthersLeave(t *testing.T) {
+	const length, half = 10 * time.Second, 5 * time.Minute
+	for name, c := range map[string]struct {
+		before, after, others int
+		least, most           int // accepted and refused in the second half
+	}{
+		"quota cut":    {before: 100, after: 20, least: 550, most: 30},
+		"quota raised": {before: 20, after: 100, least: 2700, most: 40},
+		"others leave": {before: 50, after: 50, others: 35, least: 1150, most: 40},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w, began := window{quota: c.before, length: length}, time.Now()
+			accepted, refused := 0, 0
+			l := &limiter{way: 5 * time.Millisecond, accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
+				second := now.Sub(began) > half
+				if second {
+					w.quota = c.after
+				}
+				turned := !now.Before(w.end)
+				ok := w.take(now)
+				if turned && !second {
+					w.used += c.others
+				}
+				h.Set("X-RateLimit-Limit", strconv.Itoa(w.quota))
+				if !ok {
+					h.Set("X-RateLimit-Remaining", "0")
+				}
+				switch {
+				case second && ok:
+					accepted++
+				case second:
+					refused++
+				}
+				return ok
+			}}
+			l.ask(t, 2*half, example)
+			t.Logf("%s: %d accepted and %d refused after it", name, accepted, refused)
+			if accepted < c.least || refused > c.most {
+				t.Errorf("%s: %d accepted and %d refused after it, want at least %d and at most %d", name, accepted, refused, c.least, c.most)
+			}
+		})
+	}
+}
