@@ -90,7 +90,7 @@ func (s *slot) hearFew() {
 
 // asHint returns a refusal that says of no known policy that it is used up, nor of any other that it is for, as one that says no more
 // than when to come back, if that: of what it is for nothing is known, and it is learned. So it does where the refusals of a policy were
-// found to tell of its next unit.
+// found to tell of its next unit, and where accepted answers name its reset alone.
 func (p *partition) asHint(now time.Time, pm *Permit, a *Announcement) *Announcement {
 	if len(a.Limits) == 0 || a.Bucket != "" || len(a.PerRoute) > 0 {
 		return a
@@ -100,7 +100,7 @@ func (p *partition) asHint(now time.Time, pm *Permit, a *Announcement) *Announce
 	for _, l := range a.Limits {
 		budget := p.budgetOf(pm, a, l.Policy, l.PartitionKey)
 		s := p.limited(now, budget, &l)
-		if l.Remaining != 0 || budget != "" || !sameUnit(l.Unit, UnitRequests) || s != nil && !s.ledger.hinting.hints() {
+		if l.Remaining != 0 || budget != "" || !sameUnit(l.Unit, UnitRequests) || s != nil && !s.tellsNothing() && !s.ledger.hinting.hints() {
 			return a
 		}
 		if s != nil && a.inDialect() {
@@ -116,6 +116,9 @@ func (p *partition) asHint(now time.Time, pm *Permit, a *Announcement) *Announce
 	}
 	return &b
 }
+
+// tellsNothing reports whether nobody ever said how large the quota is, nor how many are left.
+func (s *slot) tellsNothing() bool { return s.said.Quota == 0 && s.ledger.said.IsZero() }
 
 // asNothing returns a refusal as one that says that nothing is left where it says that
 // less is left than pm's request takes: too little is no better than nothing. So it is
