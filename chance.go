@@ -77,8 +77,8 @@ const (
 	severalTimes = 4             // less than a limit was found to let through: it is none; nor is the rate that a pace fell to
 	asBefore     = 0.1           // of a rate: found no further off, it is as it was
 	inSuccession = 6             // blocks that follow each other closely: no limit that is cut is found in so many …
-	halfway      = inSuccession / 2
-	steeply      = 2 // doublings of the pace in a cycle, where there may be no limit at all
+	halfway      = 3             // … and the rate falls on from so many of them to the next
+	steeply      = 2             // doublings of the pace in a cycle, where there may be no limit at all
 )
 
 // byChance reports whether a refusal came by chance, or was

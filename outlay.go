@@ -58,12 +58,13 @@ func (d *drought) spent(now time.Time, p *Policy) {
 // most of the quota was since the latest wait that was enough, and where it is all that comes back nothing is left.
 func (l *ledger) useUp(now, start time.Time, c *charge, p *Policy) {
 	d := &l.drought
-	late := c.epoch == l.epoch && now.Before(l.closed) && d.gave > 0 && d.presumed == 0 // a refusal came first
-	if late && p.Window == 0 && p.Unit != UnitContentBytes {
+	switch {
+	case c.epoch != l.epoch || p.Quota <= 0 || p.Window > 0 || p.Unit == UnitContentBytes:
+		return
+	case now.Before(l.closed) && d.gave > 0 && d.presumed == 0: // a refusal came first
 		d.gave += c.n
 		return
-	}
-	if d.blind == 0 || p.Unit == UnitContentBytes || l.stated || c.epoch != l.epoch || p.Quota <= 0 || p.Window > 0 || !l.until().IsZero() {
+	case d.blind == 0 || l.stated || !l.until().IsZero():
 		return
 	}
 	d.used += c.n
