@@ -269,7 +269,12 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 	}
 	grain := lim.Resolution
 	instant := p.origin.readClock(now, &lim, a.Date)
-	if lim.Reset >= 0 {
+	switch {
+	case s.nextUnit.hear(now, pm.start, instant, a.Date, pm.charge(s), s, &lim):
+		if lim.Remaining > 0 {
+			lim.Reset = -1
+		}
+	case lim.Reset >= 0:
 		p.hearReset(now, instant, s, &lim, grain)
 	}
 	switch {

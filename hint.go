@@ -83,8 +83,7 @@ func (s *slot) hearFew() {
 	}
 	if h.few >= convinced {
 		h.only = true
-		s.terms.Window, s.inference = 0, inference{} // it was no window's end that was named
-		s.ledger.inferred, s.ledger.comeback = 0, comeback{adopted: s.ledger.adopted}
+		s.forgetWindow() // it was no window's end that was named
 	}
 }
 

@@ -109,6 +109,12 @@ func (s *slot) infer(reset, grain time.Duration) {
 	s.terms.Window, l.inferred = window, max(window-max(least, time.Second), 1)
 }
 
+// forgetWindow forgets a window that was inferred from resets that were no end of any, and how the quota was seen to come back by it.
+func (s *slot) forgetWindow() {
+	s.terms.Window, s.inference = 0, inference{}
+	s.ledger.inferred, s.ledger.comeback = 0, comeback{adopted: s.ledger.adopted}
+}
+
 // sharpen takes in that a window that was inferred from an instant of the origin's clock is no shorter than that
 // shows now: the clock is known the better, the more answers tell of it.
 func (s *slot) sharpen(clock *serverClock, grain time.Duration) {

@@ -52,6 +52,7 @@ type slot struct {
 	habit     habit     // of announcing it
 	resetUnit resetUnit // what resets are counted in
 	inference inference // of its window, where none is stated
+	nextUnit  nextUnit  // and whether resets tell of that at all
 	capacity  capacity  // how much of its quota there is at once
 	capped    bool      // what it holds for is too long to wait for, and that was told
 }
@@ -86,6 +87,7 @@ func (s *slot) resize(now time.Time, p Policy) {
 	}
 	if known.Quota > 0 && known.Quota != p.Quota {
 		s.habit.atOnce = false // it may be another one that is told of now and then
+		s.nextUnit = nextUnit{}
 		s.ledger.anew()
 	}
 	if p.Window == 0 || s.inference.loose && s.inference.shown {
