@@ -49,12 +49,16 @@ func (f *fillings) hear(p *Policy, st *statement, hold, used int64) bool {
 // there. Where one is, they come back at the rate of the quota, whatever the origin holds.
 func (s *slot) keepToCapacity(now time.Time, c *charge, st *statement) {
 	k, l, p := &s.capacity, &s.ledger, &s.policy
-	if st.remaining < 0 || p.Quota <= 0 || p.Unit != UnitRequests {
+	if st.remaining < 0 || p.Unit != UnitRequests {
 		return
 	}
 	there := st.remaining
 	if !st.refused {
 		there += c.n
+	}
+	if p.Quota <= 0 {
+		s.inferQuota(there)
+		return
 	}
 	if there > k.most { // and maybe far more
 		k.most, k.proven, k.fills = there, false, fillings{}
@@ -87,6 +91,16 @@ func (s *slot) keepToCapacity(now time.Time, c *charge, st *statement) {
 		s.terms.Quota = k.most
 	default:
 		s.keepToWhole()
+	}
+}
+
+// inferQuota takes a quota that no answer names to be as large as the most that was there at once, where resets tell how long its window is.
+// Nobody need name one: draft-11's RateLimit says what is left and until when, and RateLimit-Policy is optional (section 3).
+func (s *slot) inferQuota(there int64) {
+	if s.terms.Window > 0 {
+		s.capacity.most = max(s.capacity.most, there)
+		s.terms.Quota = s.capacity.most
+		s.ledger.ever, s.ledger.brim = s.capacity.most, s.capacity.most
 	}
 }
 

@@ -3,6 +3,7 @@ package heed_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -310,6 +311,49 @@ func TestASmallBucketTellsHowFastItFillsWhereItWasFull(t *testing.T) {
 		}, goroutines, 40, nil}.play(t)
 		if tally.Refused > 3 || tally.Accepted < 900 {
 			t.Errorf("%d goroutines: %d accepted of 1200, %d refused", goroutines, tally.Accepted, tally.Refused)
+		}
+	}
+}
+
+// A draft's RateLimit field says what is left and until when; nobody need say of how much. Then there is as much as ever was left, and it is used
+// up without a refusal, however it comes back and whatever reset is named.
+func TestAQuotaIsUsedUpThatNobodyNames(t *testing.T) {
+	sideBySide(t)
+	for _, algorithm := range []heedtest.Algorithm{
+		heedtest.FixedWindow, heedtest.FixedWindowByClock, heedtest.SlidingWindow, heedtest.SlidingCounter, heedtest.TokenBucket, heedtest.GCRA,
+	} {
+		for _, reset := range []heedtest.Reset{"", heedtest.ResetFull} {
+			if reset == heedtest.ResetFull && algorithm == heedtest.SlidingCounter {
+				continue // it is full two windows later, and so these seem to be as long
+			}
+			for _, dialect := range []heedtest.Dialect{heedtest.IETF11, heedtest.XRateLimit, heedtest.XRateLimitEpoch} {
+				t.Run(fmt.Sprint(algorithm, "/", reset, "/", dialect), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						o := heedtest.NewOrigin(heedtest.Config{
+							Algorithm: algorithm, Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}, Dialect: dialect, Reset: reset,
+							Latency: heedtest.RoundTrip(10 * time.Millisecond),
+						})
+						tr := quiet(t, baseFunc(func(r *http.Request) (*http.Response, error) {
+							resp, err := o.RoundTrip(r)
+							if err == nil {
+								resp.Header.Del("RateLimit-Policy")
+								resp.Header.Del("X-RateLimit-Limit")
+							}
+							return resp, err
+						}), heed.Limits{})
+						end := time.Now().Add(100 * time.Second)
+						busy := asking(16, end, func(int) (*http.Response, error) { return tr.Client().Get(example) })
+						time.Sleep(time.Until(end))
+						tally := o.Tally()
+						t.Logf("%d accepted, %d refused", tally.Accepted, tally.Refused)
+						if tally.Refused > 0 || tally.EarlyStanding > 0 || tally.Accepted < 900 {
+							t.Errorf("%d accepted of 1000, %d refused, %d early; want 900 at least, and none", tally.Accepted, tally.Refused, tally.EarlyStanding)
+						}
+						tr.Registry.Close()
+						busy.Wait()
+					})
+				})
+			}
 		}
 	}
 }
