@@ -348,9 +348,11 @@ func (p *partition) hearLeft(now time.Time, pm *Permit, s *slot, st statement) {
 	first := !s.ledger.stated && c.epoch == s.ledger.epoch
 	capped := s.ledger.hear(now, pm.start, c, &s.terms, st, p.origin.limits.MaxRetryAfter)
 	switch h := &s.ledger.hinting; {
-	case !st.refused: // it is not by refusals alone
+	case !st.refused && st.remaining >= 0: // it is not by refusals alone
 		h.few, h.only = 0, false
-	case first && st.remaining == 0 && st.reset >= 0:
+	case !st.refused && s.habit.most == 0:
+		s.ledger.accepted(c)
+	case first && st.remaining == 0 && (st.reset >= 0 || s.ledger.inferred > 0):
 		s.hearFew()
 	}
 	if after := s.ledger.room(now, &s.terms); after < room || now.Before(s.ledger.closed) {

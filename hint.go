@@ -69,14 +69,14 @@ func (l *ledger) accepted(c *charge) {
 	}
 }
 
-// hearFew takes in that the first word of an epoch is that nothing is left until a reset. Where only refusals tell of the quota, and
-// nobody of what window it is, few may have gone in it.
+// hearFew takes in that the first word of an epoch is that nothing is left until a reset. Where only refusals tell what is left, and
+// nobody of what window it is, few may have gone in it: fewer than if accepted answers had named the end of one.
 func (s *slot) hearFew() {
 	h := &s.ledger.hinting
-	if !s.habit.onRefusals || s.said.Window > 0 || s.policy.Unit != UnitRequests {
+	if s.habit.most > 0 || s.said.Window > 0 || s.policy.Unit != UnitRequests {
 		return
 	}
-	if h.went > 0 && 2*h.went <= s.said.Quota {
+	if h.went > 0 && (2*h.went <= s.said.Quota || !s.habit.onRefusals && 4*h.went <= 3*s.said.Quota) {
 		h.few++
 	} else {
 		h.few = 0
@@ -121,14 +121,15 @@ func (s *slot) tellsNothing() bool { return s.said.Quota == 0 && s.ledger.said.I
 
 // asNothing returns a refusal as one that says that nothing is left where it says that
 // less is left than pm's request takes: too little is no better than nothing. So it is
-// where a problem document names the policy: what is left until its reset was too little.
+// where a problem document names the policy, or where it names a reset alone: what is left until that was too little.
 func (p *partition) asNothing(now time.Time, pm *Permit, a *Announcement) *Announcement {
 	b := *a
 	b.Limits = slices.Clone(a.Limits)
 	for i := range b.Limits {
 		l := &b.Limits[i]
 		violated := l.Remaining != 0 && l.Reset > 0 && slices.Contains(a.Violated, l.Policy)
-		if s := p.limited(now, p.budgetOf(pm, a, l.Policy, l.PartitionKey), l); violated || s != nil && l.Remaining > 0 && l.Remaining < pm.charge(s).n {
+		alone := len(b.Limits) == 1 && l.Remaining < 0 && l.Reset > 0
+		if s := p.limited(now, p.budgetOf(pm, a, l.Policy, l.PartitionKey), l); violated || alone || s != nil && l.Remaining > 0 && l.Remaining < pm.charge(s).n {
 			l.Remaining = 0
 		}
 	}

@@ -43,3 +43,42 @@ func TestResetsThatAreABucketsNextUnitAreNoWindowsEnd(t *testing.T) {
 		})
 	}
 }
+
+// Nor are they where nobody says how many are left. Then the refusals that come though less than all of such a window is used show it, and
+// the limit is learned from them.
+func TestResetsThatAreABucketsNextUnitAreNoWindowsEndThoughNobodySaysWhatIsLeft(t *testing.T) {
+	for _, c := range []struct {
+		name            string
+		instant, refuse bool // the reset is an instant; a refusal names it, too
+	}{
+		{"an instant, with every answer", true, true},
+		{"an instant, with accepted answers", true, false},
+		{"in how long, with every answer", false, true},
+	} {
+		for _, way := range []time.Duration{time.Millisecond, 50 * time.Millisecond} {
+			synctest.Test(t, func(t *testing.T) {
+				time.Sleep(1850 * time.Millisecond)
+				b := bucketOf(50, 5*time.Second)
+				l := &limiter{way: way, accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
+					ok := b.take(now)
+					h.Set("X-RateLimit-Limit", "50")
+					next := max(1-b.left, 0) / b.rate
+					if c.instant {
+						next += now.Sub(time.Unix(0, 0)).Seconds()
+					}
+					if ok || c.refuse {
+						h.Set("X-RateLimit-Reset", strconv.Itoa(int(math.Ceil(next))))
+					} else {
+						h.Set("X-RateLimit-Remaining", "0")
+					}
+					return ok
+				}}
+				l.ask(t, 5*time.Minute, example)
+				t.Logf("%s, %v away: %d of 3050 accepted, %d refused", c.name, way, l.accepted, l.refused)
+				if l.accepted < 2900 || l.refused > 150 {
+					t.Errorf("%s, %v away: %d of 3050 accepted, %d refused; want 2900 at least, and at most 150", c.name, way, l.accepted, l.refused)
+				}
+			})
+		}
+	}
+}
