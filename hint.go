@@ -125,6 +125,9 @@ func (s *slot) tellsNothing() bool { return s.said.Quota == 0 && s.ledger.said.I
 func (p *partition) asNothing(now time.Time, pm *Permit, a *Announcement) *Announcement {
 	b := *a
 	b.Limits = slices.Clone(a.Limits)
+	if s := p.tooSoonFor(pm, a); s != nil {
+		b.Limits = []ServiceLimit{{Policy: s.policy.Name, PartitionKey: s.policy.PartitionKey, Unit: s.policy.Unit, Remaining: 0, Reset: -1}}
+	}
 	for i := range b.Limits {
 		l := &b.Limits[i]
 		violated := l.Remaining != 0 && l.Reset > 0 && slices.Contains(a.Violated, l.Policy)
@@ -134,4 +137,23 @@ func (p *partition) asNothing(now time.Time, pm *Permit, a *Announcement) *Annou
 		}
 	}
 	return &b
+}
+
+// tooSoonFor returns the announced policy that was used up, and of whose next window pm's request was the first, where a refusal
+// that names no policy came to that: the request went too soon for it. nil: another policy may have refused it as well.
+func (p *partition) tooSoonFor(pm *Permit, a *Announcement) (too *slot) {
+	if len(a.Limits) > 0 || len(a.Policies) > 0 || len(a.Violated) > 0 || a.Bucket != "" || len(a.PerRoute) > 0 {
+		return nil
+	}
+	for i := range pm.charges {
+		s := pm.charges[i].slot
+		if s.source != SourceAnnounced || s.budget != "" || !s.follows() || s.policy.Unit != UnitRequests {
+			continue
+		}
+		if l := &s.ledger; too != nil || !l.awaits(&pm.charges[i]) || l.drought.dry.IsZero() || pm.start.Sub(l.last) > s.terms.Window/10 {
+			return nil
+		}
+		too = s
+	}
+	return too
 }

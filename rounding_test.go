@@ -2,6 +2,7 @@ package heed_test
 
 import (
 	"net/http"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -250,5 +251,74 @@ func TestInstantsThatAreOverBesideOthersAreNotTakenToBeOnTime(t *testing.T) {
 		if _, refused := besideAnother(t, turn); refused > 0 {
 			t.Errorf("turn %d: %d refused", turn, refused)
 		}
+	}
+}
+
+// Some refusals say no more than when to come back. One that comes to the first request of a window went too soon for it, be it because resets are
+// rounded or because what was used lasts for longer than the window; else each window would begin with a refusal.
+func TestARefusalThatNamesNoPolicyTellsThatItsWindowWasBegunTooSoon(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		way    time.Duration
+		counts bool // a refusal says that nothing is left
+		takes  func(now time.Time) (ok bool, left int, back time.Duration)
+		says   func(h http.Header, back time.Duration)
+		wait   func(back time.Duration) int
+	}{
+		{"windows by the clock, rounded down, always the same Retry-After", 50 * time.Millisecond, false, byClock(50, 5*time.Second), inSeconds, whole(5)},
+		{"windows by the clock, rounded down, the right Retry-After", 100 * time.Microsecond, false, byClock(50, 5*time.Second), inSeconds, roundedUp},
+		{"a bucket, in thousandths", 0, true, ofBucket(50, 5*time.Second), inThousandths, roundedUp},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(1850 * time.Millisecond)
+			l := &limiter{way: c.way, accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
+				ok, left, back := c.takes(now)
+				if ok || c.counts {
+					countsOf(h, 50, float64(left))
+				}
+				if ok {
+					c.says(h, back)
+				} else {
+					h.Set("Retry-After", strconv.Itoa(c.wait(back)))
+				}
+				return ok
+			}}
+			l.ask(t, 5*time.Minute, example)
+			t.Logf("%s: %d of 3000 accepted, %d refused", c.name, l.accepted, l.refused)
+			if l.accepted < 2800 || l.refused > 15 {
+				t.Errorf("%s: %d of 3000 accepted, %d refused; want 2800 at least, and at most 15", c.name, l.accepted, l.refused)
+			}
+		})
+	}
+}
+
+func inSeconds(h http.Header, back time.Duration) {
+	h.Set("X-RateLimit-Reset", strconv.Itoa(int(back/time.Second)))
+}
+
+func inThousandths(h http.Header, back time.Duration) {
+	h.Set("X-RateLimit-Reset", strconv.FormatFloat(back.Seconds(), 'f', 3, 64))
+}
+
+func whole(seconds int) func(time.Duration) int { return func(time.Duration) int { return seconds } }
+
+func roundedUp(back time.Duration) int { return int((back + time.Second - 1) / time.Second) }
+
+func byClock(quota int, length time.Duration) func(time.Time) (bool, int, time.Duration) {
+	w := window{quota: quota, length: length}
+	return func(now time.Time) (bool, int, time.Duration) {
+		if !now.Before(w.end) {
+			w.used, w.end = 0, now.Truncate(length).Add(length)
+		}
+		ok := w.take(now)
+		return ok, max(quota-w.used, 0), w.end.Sub(now)
+	}
+}
+
+func ofBucket(quota int, length time.Duration) func(time.Time) (bool, int, time.Duration) {
+	b := bucketOf(quota, length)
+	return func(now time.Time) (bool, int, time.Duration) {
+		ok := b.take(now)
+		return ok, int(b.left), time.Duration(max(1-b.left, 0) / b.rate * 1e9)
 	}
 }
