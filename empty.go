@@ -20,6 +20,8 @@ type drought struct {
 	spared   int           // … and this much less often than it may be, for that was too often once
 	longer   time.Duration // so many tenths of a window longer the latest wait was made, for more to come back …
 	vain     int           // … in vain, so many times: no more than one unit was back
+	gained   int64         // the most that was there since the one before …
+	part     bool          // … which was less than half of the quota
 
 	outlay
 }
@@ -46,6 +48,9 @@ func (l *ledger) hearNothingLeft(now, start time.Time, p *Policy, s *statement, 
 		d.spent(now, p)
 	}
 	again := d.lasts()
+	if !again {
+		d.part, d.gained = 2*d.gained < max(p.Quota, d.whole), 0
+	}
 	if !again || !s.refused { // until it was accepted something was left
 		d.dry = now
 	}
@@ -81,8 +86,22 @@ func (l *ledger) hearNothingLeft(now, start time.Time, p *Policy, s *statement, 
 	default:
 		wait = d.blindWait(now, s.refused, again)
 	}
-	l.close(now, wait, atMost)
+	l.close(now, wait+l.stagger(wait, s), atMost)
 	return wait > atMost
+}
+
+// stagger is how much later than more may be left one looks for it, where others use the quota and no more than half of it was back at once:
+// who all look at the same instant are all told of the same units, and go for them. Nothing is lost by it, for more is back by then. It is
+// only where no reset is named, or one so near that rounding can have it be the same for all of them.
+func (l *ledger) stagger(wait time.Duration, s *statement) time.Duration {
+	if !l.drought.part || !l.othersSeen && !l.othersMet || s.reset > 2*s.resolution {
+		return 0
+	}
+	most := wait / 2
+	if s.reset < 0 { // a quarter more is as long a wait still: see hearLeft
+		most = wait / 4
+	}
+	return jitter(min(most, max(apartTrips*l.quickest, s.resolution/4)))
 }
 
 // gathers reports whether it is worth while to wait for longer than what comes back first, where so many
@@ -165,7 +184,7 @@ func (d *drought) hearLeft(start time.Time, left int64) {
 		}
 		d.dry, d.hinted = time.Time{}, time.Time{}
 	}
-	d.whole = max(d.whole, left)
+	d.whole, d.gained = max(d.whole, left), max(d.gained, left+1)
 }
 
 // blindWait is how long to wait for more where an origin said that nothing is left
@@ -257,5 +276,6 @@ const (
 	fiveInVain    = 5                     // … where others may have been first
 	blindPatience = 4                     // waits in a row that were enough before a shorter one is tried
 	finest        = 4                     // times that a wait is halved, at most, where little is back …
+	apartTrips    = 16                    // round trips within which those who share a quota look for more
 	seldomShort   = 16                    // … and between two that were not where that may be by chance
 )

@@ -1,11 +1,15 @@
 package heed_test
 
 import (
+	"math"
 	"net/http"
 	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/heedhttp/heed"
 )
 
 // bucketOf is full at first.
@@ -117,6 +121,54 @@ func TestWhatOnlyRefusalsTellOfFollowsTheQuotaAndWhatOthersLeave(t *testing.T) {
 			t.Logf("%s: %d accepted and %d refused after it", name, accepted, refused)
 			if accepted < c.least || refused > c.most {
 				t.Errorf("%s: %d accepted and %d refused after it, want at least %d and at most %d", name, accepted, refused, c.least, c.most)
+			}
+		})
+	}
+}
+
+// Who share a bucket of which nothing is left all look for more a second later. They are told of the same units then, and go for
+// them; so they come to look at different times.
+func TestProcessesThatShareABucketDoNotLookForMoreAtTheSameInstant(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		next      bool // answers name when the next unit is back
+		processes int
+		way       time.Duration
+		most      int // refused
+	}{
+		{"no reset", false, 2, 20 * time.Millisecond, 300},
+		{"no reset", false, 4, time.Millisecond, 300},
+		{"no reset", false, 4, 20 * time.Millisecond, 600},
+		{"its next unit", true, 2, time.Millisecond, 200},
+		{"its next unit", true, 4, time.Millisecond, 500},
+		{"its next unit", true, 4, 20 * time.Millisecond, 900},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := bucketOf(50, 5*time.Second)
+			l := &limiter{way: c.way, accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
+				ok := b.take(now)
+				countsOf(h, 50, b.left)
+				if c.next {
+					h.Set("X-RateLimit-Reset", strconv.Itoa(int(math.Ceil(max(1-b.left, 0)/b.rate))))
+				}
+				return ok
+			}}
+			end := time.Now().Add(3 * time.Minute)
+			var registries []*heed.Registry
+			var busy []*sync.WaitGroup
+			for range c.processes {
+				tr := quiet(t, l, heed.Limits{})
+				registries = append(registries, tr.Registry)
+				busy = append(busy, asking(8, end, func(int) (*http.Response, error) { return tr.Client().Get(example) }))
+			}
+			time.Sleep(time.Until(end))
+			for i, r := range registries {
+				r.Close()
+				busy[i].Wait()
+			}
+			t.Logf("%d processes, %s, %v away: %d of 1850 accepted, %d refused", c.processes, c.name, c.way, l.accepted, l.refused)
+			if l.accepted < 1750 || l.refused > c.most {
+				t.Errorf("%d processes, %s, %v away: %d of 1850 accepted, %d refused; want 1750 at least, and at most %d", c.processes, c.name, c.way, l.accepted, l.refused, c.most)
 			}
 		})
 	}
