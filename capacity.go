@@ -57,7 +57,7 @@ func (s *slot) keepToCapacity(now time.Time, c *charge, st *statement) {
 		there += c.n
 	}
 	if p.Quota <= 0 {
-		s.inferQuota(there)
+		s.inferQuota(there, c)
 		return
 	}
 	if there > k.most { // and maybe far more
@@ -94,14 +94,19 @@ func (s *slot) keepToCapacity(now time.Time, c *charge, st *statement) {
 	}
 }
 
-// inferQuota takes a quota that no answer names to be as large as the most that was there at once, where resets tell how long its window is.
+// inferQuota takes a quota that no answer names to be as large as the most that was there at once, where resets tell how long its window is, by
+// the answer to c: as much as was there when a window had turned. That is no ceiling, for who came late has seen but a part of it.
 // Nobody need name one: draft-11's RateLimit says what is left and until when, and RateLimit-Policy is optional (section 3).
-func (s *slot) inferQuota(there int64) {
-	if s.terms.Window > 0 {
-		s.capacity.most = max(s.capacity.most, there)
-		s.terms.Quota = s.capacity.most
-		s.ledger.ever, s.ledger.brim = s.capacity.most, s.capacity.most
+func (s *slot) inferQuota(there int64, c *charge) {
+	l := &s.ledger
+	if s.terms.Window == 0 {
+		return
 	}
+	if l.shape == shapeReset && !l.othersSeen && l.awaits(c) {
+		s.terms.Quota = 0
+	}
+	s.terms.Quota = max(s.terms.Quota, there)
+	l.guessed, l.ever, l.brim = true, s.terms.Quota, s.terms.Quota
 }
 
 // holds is how many units there can be at once, as far as answers show. Far less than the quota is no proof that there is

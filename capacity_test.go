@@ -1,6 +1,7 @@
 package heed_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -356,4 +357,39 @@ func TestAQuotaIsUsedUpThatNobodyNames(t *testing.T) {
 			}
 		}
 	}
+}
+
+// What was seen of a quota that nobody names need not be all of it: who comes late is not told that it is far away.
+func TestAQuotaThatNobodyNamesIsNoCeiling(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := window{quota: 100, length: time.Minute, used: 96, end: time.Now().Add(30 * time.Second)}
+		l := &limiter{accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
+			ok := w.take(now)
+			h.Set("RateLimit", fmt.Sprintf(`"default";r=%d;t=%d`, max(w.quota-w.used, 0), int(w.end.Sub(now).Seconds())+1))
+			return ok
+		}}
+		tr := quiet(t, l, heed.Limits{})
+		defer tr.Registry.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), 45*time.Second)
+		defer cancel()
+		var busy sync.WaitGroup
+		for i := range 40 {
+			busy.Go(func() {
+				if i > 0 {
+					time.Sleep(time.Second) // what the first one was told is known
+				}
+				r, _ := http.NewRequestWithContext(ctx, http.MethodGet, example, nil)
+				resp, err := tr.Client().Do(r)
+				if err != nil {
+					t.Errorf("request %d: %v", i, err)
+					return
+				}
+				resp.Body.Close()
+			})
+		}
+		busy.Wait()
+		if l.refused > 0 || l.accepted != 40 {
+			t.Errorf("%d accepted, %d refused", l.accepted, l.refused)
+		}
+	})
 }

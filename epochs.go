@@ -87,7 +87,7 @@ func (l *ledger) turn(now time.Time, n int64, p *Policy) (probe bool) {
 	l.last = until
 	l.begin(stopped, 0)
 	l.kept = kept
-	return stopped || p.Quota == 0 || l.epoch < 3 // the first resets may have been rounded down
+	return stopped || p.Quota == 0 || l.guessed || l.epoch < 3 // the first resets may have been rounded down
 }
 
 // begin begins an epoch of which nothing has been said, and to which so many of

@@ -166,7 +166,7 @@ func (p *partition) hearAnnounced(now time.Time, pm *Permit, status int, a *Anno
 	a = p.origin.byHabit(a)
 	budgets := p.hearPolicies(now, pm, a)
 	if a.Refused {
-		a = p.asHint(now, pm, p.asNothing(now, pm, a))
+		a = p.asHint(now, pm, p.asNothing(now, pm, status, a))
 	}
 	told, more := p.hearLimits(now, pm, a, first)
 	return a, told, p.belongs(now, pm, a, append(budgets, more...), first)
@@ -323,6 +323,7 @@ func (p *partition) hearReset(now, instant time.Time, s *slot, lim *ServiceLimit
 // hearLeft takes in what the answer to pm's request says of a slot that is kept to.
 func (p *partition) hearLeft(now time.Time, pm *Permit, s *slot, st statement) {
 	c := pm.charge(s)
+	again := c.settled
 	c.told = st.remaining
 	switch {
 	case st.refused && st.remaining == 0:
@@ -350,7 +351,7 @@ func (p *partition) hearLeft(now time.Time, pm *Permit, s *slot, st statement) {
 	switch h := &s.ledger.hinting; {
 	case !st.refused && st.remaining >= 0: // it is not by refusals alone
 		h.few, h.only = 0, false
-	case !st.refused && s.habit.most == 0:
+	case !st.refused && s.habit.most == 0 && !again:
 		s.ledger.accepted(c)
 	case first && st.remaining == 0 && (st.reset >= 0 || s.ledger.inferred > 0):
 		s.hearFew()

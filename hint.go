@@ -70,13 +70,14 @@ func (l *ledger) accepted(c *charge) {
 }
 
 // hearFew takes in that the first word of an epoch is that nothing is left until a reset. Where only refusals tell what is left, and
-// nobody of what window it is, few may have gone in it: fewer than if accepted answers had named the end of one.
+// nobody of what window it is, few may have gone in it.
 func (s *slot) hearFew() {
 	h := &s.ledger.hinting
 	if s.habit.most > 0 || s.said.Window > 0 || s.policy.Unit != UnitRequests {
 		return
 	}
-	if h.went > 0 && (2*h.went <= s.said.Quota || !s.habit.onRefusals && 4*h.went <= 3*s.said.Quota) {
+	near := !s.habit.onRefusals && s.terms.Window <= 2*max(s.ledger.grain, s.ledger.rounded) // a window would hardly be as short
+	if h.went > 0 && (2*h.went <= s.said.Quota || near && 4*h.went <= 3*s.said.Quota) {
 		h.few++
 	} else {
 		h.few = 0
@@ -121,18 +122,17 @@ func (s *slot) tellsNothing() bool { return s.said.Quota == 0 && s.ledger.said.I
 
 // asNothing returns a refusal as one that says that nothing is left where it says that
 // less is left than pm's request takes: too little is no better than nothing. So it is
-// where a problem document names the policy, or where it names a reset alone: what is left until that was too little.
-func (p *partition) asNothing(now time.Time, pm *Permit, a *Announcement) *Announcement {
+// where a problem document names the policy: what is left until its reset was too little.
+func (p *partition) asNothing(now time.Time, pm *Permit, status int, a *Announcement) *Announcement {
 	b := *a
 	b.Limits = slices.Clone(a.Limits)
-	if s := p.tooSoonFor(pm, a); s != nil {
+	if s := p.tooSoonFor(pm, status, a); s != nil {
 		b.Limits = []ServiceLimit{{Policy: s.policy.Name, PartitionKey: s.policy.PartitionKey, Unit: s.policy.Unit, Remaining: 0, Reset: -1}}
 	}
 	for i := range b.Limits {
 		l := &b.Limits[i]
 		violated := l.Remaining != 0 && l.Reset > 0 && slices.Contains(a.Violated, l.Policy)
-		alone := len(b.Limits) == 1 && l.Remaining < 0 && l.Reset > 0
-		if s := p.limited(now, p.budgetOf(pm, a, l.Policy, l.PartitionKey), l); violated || alone || s != nil && l.Remaining > 0 && l.Remaining < pm.charge(s).n {
+		if s := p.limited(now, p.budgetOf(pm, a, l.Policy, l.PartitionKey), l); violated || s != nil && l.Remaining > 0 && l.Remaining < pm.charge(s).n {
 			l.Remaining = 0
 		}
 	}
@@ -140,20 +140,22 @@ func (p *partition) asNothing(now time.Time, pm *Permit, a *Announcement) *Annou
 }
 
 // tooSoonFor returns the announced policy that was used up, and of whose next window pm's request was the first, where a refusal
-// that names no policy came to that: the request went too soon for it. nil: another policy may have refused it as well.
-func (p *partition) tooSoonFor(pm *Permit, a *Announcement) (too *slot) {
-	if len(a.Limits) > 0 || len(a.Policies) > 0 || len(a.Violated) > 0 || a.Bucket != "" || len(a.PerRoute) > 0 {
+// that says no more than Retry-After came to that: the request went too soon for it. nil: there is none, or several; a 503 is an outage.
+func (p *partition) tooSoonFor(pm *Permit, status int, a *Announcement) (too *slot) {
+	if a.RetryAfter <= 0 || a.Cached || status >= 500 || len(a.Limits) > 0 || len(a.Policies) > 0 || len(a.Violated) > 0 || a.Bucket != "" || len(a.PerRoute) > 0 {
 		return nil
 	}
 	for i := range pm.charges {
-		s := pm.charges[i].slot
-		if s.source != SourceAnnounced || s.budget != "" || !s.follows() || s.policy.Unit != UnitRequests {
-			continue
-		}
-		if l := &s.ledger; too != nil || !l.awaits(&pm.charges[i]) || l.drought.dry.IsZero() || pm.start.Sub(l.last) > s.terms.Window/10 {
+		c := &pm.charges[i]
+		s, l := c.slot, &c.slot.ledger
+		switch {
+		case s.source != SourceAnnounced || s.budget != "" || !s.follows() || s.policy.Unit != UnitRequests:
+		case !l.awaits(c) || l.drought.dry.IsZero() || pm.start.Sub(l.last) > s.terms.Window/10:
+		case too != nil:
 			return nil
+		default:
+			too = s
 		}
-		too = s
 	}
 	return too
 }

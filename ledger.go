@@ -33,6 +33,7 @@ type ledger struct {
 	unheard  int64     // … and the others, when the first answer of this epoch said so
 	ever     int64     // the most that was ever seen to be left at once; 0: not known
 	brim     int64     // with how many it may be full
+	guessed  bool      // nobody says how large the quota is, and it may be larger than it is taken to be
 
 	resets    // when there is more
 	rounding  // which way that is rounded
@@ -204,7 +205,7 @@ func (l *ledger) filledWith(now time.Time, n int64, p *Policy, pressed bool) tim
 // windowsOn returns when n units are back where room of them are left and all is from an instant on: what is
 // more than a window lets through takes further ones.
 func (l *ledger) windowsOn(at time.Time, n, room int64, p *Policy) time.Time {
-	if n -= max(room, 0); p.Quota <= 0 || p.Window <= 0 || n <= p.Quota {
+	if n -= max(room, 0); p.Quota <= 0 || l.guessed || p.Window <= 0 || n <= p.Quota {
 		return at
 	}
 	return at.Add(times((n-1)/p.Quota, p.Window))

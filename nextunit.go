@@ -10,8 +10,9 @@ type nextUnit struct {
 	sent    int64         // … and so many units had been sent by then
 	top     int64         // of so many that were left …
 	topOf   int64         // … by an answer that counts so many of those sent at least; 0: none was more than half …
-	ours    bool          // … this process alone took nearly all, and little has been left since
-	last    int64         // left by the latest answer
+	ours    bool          // … this process alone took nearly all, and no more than half has been left since
+	last    int64         // left by the latest answer …
+	at      time.Time     // … which came then
 	fits    int           // resets that were over since then, and little was left
 	only    bool          // so it is: nothing is inferred from them …
 	longest time.Duration // … as long as none is more than twice as far away as those were
@@ -23,18 +24,21 @@ const enoughOver = 2
 
 // hear takes in what the answer to c, sent at start, says of the slot, be it of a reset at an instant while the origin's clock showed
 // date. It reports whether that reset is no end of a window. Where this process alone took nearly all of the quota, and still little is left once a
-// reset is over, though this process took little since, and in as long as two such windows, no window ended then. Others who
+// reset is over, though this process took little since it was named, and in as long as such a window, no window ended then. Others who
 // took as much as it gave at once, and nothing before, would look just like that.
 func (u *nextUnit) hear(now, start, instant, date time.Time, c *charge, s *slot, lim *ServiceLimit) bool {
 	l, p, r := &s.ledger, &s.terms, lim.Remaining
-	if s.policy.Window > 0 || s.policy.Unit != UnitRequests || p.Quota <= 0 || lim.Reset <= 0 || r < 0 {
-		return u.only
-	}
-	if u.only && lim.Reset > 2*u.longest {
+	switch {
+	case s.policy.Window > 0:
 		*u = nextUnit{}
-	}
-	if u.only {
+		return false
+	case s.policy.Unit != UnitRequests || p.Quota <= 0 || lim.Reset <= 0 || r < 0:
+		return u.only
+	case u.only && !u.refuted(now, start, r, lim.Reset, p):
+		u.last, u.at = r, now
 		return true
+	case u.only:
+		*u = nextUnit{}
 	}
 	if !lim.Clock || date.IsZero() {
 		date = start
@@ -51,11 +55,11 @@ func (u *nextUnit) hear(now, start, instant, date time.Time, c *charge, s *slot,
 		gone := u.top - r
 		u.ours = gone > p.Quota/2 && gone <= l.sent-u.topOf && gone >= c.answered-u.topOf-p.Quota/4
 		u.topOf = 0
-	case u.ours && over && p.Quota-r-max(l.sent-u.sent, l.own.used(now, 2*p.Window)) > p.Quota/2:
+	case u.ours && over && p.Quota-r-max(l.sent-u.sent, l.own.used(now, p.Window)) > p.Quota/2:
 		u.fits++
-		l.piecemeal = true
+		l.piecemeal = true // until the next one shows it, no more is presumed back than was this time
 	}
-	u.last, u.longest = r, max(u.longest, lim.Reset)
+	u.last, u.at, u.longest = r, now, max(u.longest, lim.Reset)
 	if over {
 		u.heard, u.end, u.sent = now, instant, l.sent
 	}
@@ -66,4 +70,12 @@ func (u *nextUnit) hear(now, start, instant, date time.Time, c *charge, s *slot,
 	s.forgetWindow()
 	l.forgetOthers()
 	return true
+}
+
+// refuted reports whether an answer to a request sent at start shows that resets are ends of windows after all: far more is
+// left than a bucket that gave back so little until a reset was over can have given back in that time; or one is named that is much further away.
+func (u *nextUnit) refuted(now, start time.Time, r int64, reset time.Duration, p *Policy) bool {
+	leap := u.last <= p.Quota/4 && r > p.Quota/2 && start.After(u.at) && now.Sub(u.at) <= u.longest
+
+	return leap || reset > 2*u.longest
 }

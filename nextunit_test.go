@@ -82,3 +82,30 @@ func TestResetsThatAreABucketsNextUnitAreNoWindowsEndThoughNobodySaysWhatIsLeft(
 		}
 	}
 }
+
+// Others who take most of a window at once, time and again, after this process had it for itself, look as if such resets were no ends of windows.
+// That is seen to be wrong once they have gone.
+func TestWindowsThatOthersTookMostOfAreWindowsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := window{quota: 100, length: 5 * time.Second}
+		turned := 0
+		l := &limiter{way: time.Millisecond, accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
+			end := w.end
+			ok := w.take(now)
+			if w.end != end {
+				if turned++; turned > 1 && turned < 8 {
+					w.used += 85
+				}
+			}
+			countsOf(h, w.quota, float64(max(w.quota-w.used, 0)))
+			h.Set("X-RateLimit-Reset", strconv.FormatInt(int64(math.Ceil(w.end.Sub(time.Unix(0, 0)).Seconds())), 10))
+			return ok
+		}}
+		l.ask(t, 5*time.Minute, example)
+		could := 54*100 + 6*15
+		t.Logf("%d of %d accepted, %d refused", l.accepted, could, l.refused)
+		if l.accepted < could*9/10 || l.refused > 20 {
+			t.Errorf("%d of %d accepted, %d refused; want 90 %% at least, and at most 20", l.accepted, could, l.refused)
+		}
+	})
+}

@@ -55,7 +55,9 @@ func (l *ledger) learnRounding(now, start time.Time, c *charge, p *Policy, s *st
 	default:
 		return false
 	}
-	l.opens = l.opens.Add(l.later(now, p, s))
+	if !l.opens.IsZero() {
+		l.opens = l.opens.Add(l.later(now, p, s))
+	}
 	return true
 }
 
@@ -67,8 +69,8 @@ func (l *ledger) turnedTooSoon(now time.Time, c *charge, p *Policy, s *statement
 	if l.fresh && !l.kept && !l.opened.IsZero() {
 		return false
 	}
-	if by := max(l.grain, l.rounded); s.reset < 0 && s.refused && by > 0 { // it names none, and came to who went at the one named before
-		return !l.othersSeen && c.epoch == l.epoch && now.Sub(l.last) < 2*by+p.Window/10
+	if by := max(l.grain, l.rounded); s.reset < 0 && s.refused && s.remaining == 0 && by > 0 { // it names none, and came to who went at the one named before
+		return !l.othersSeen && l.awaits(c) && now.Sub(l.last) < 2*by+p.Window/10
 	}
 	later, most := now.Add(s.reset).Sub(l.last), max(2*s.resolution, p.Window/2)
 	switch {

@@ -1,6 +1,7 @@
 package heed_test
 
 import (
+	"fmt"
 	"net/http"
 	"strconv"
 	"testing"
@@ -256,7 +257,7 @@ func TestInstantsThatAreOverBesideOthersAreNotTakenToBeOnTime(t *testing.T) {
 
 // Some refusals say no more than when to come back. One that comes to the first request of a window went too soon for it, be it because resets are
 // rounded or because what was used lasts for longer than the window; else each window would begin with a refusal.
-func TestARefusalThatNamesNoPolicyTellsThatItsWindowWasBegunTooSoon(t *testing.T) {
+func TestARefusalThatNamesNoResetTellsThatItsWindowWasBegunTooSoon(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		way    time.Duration
@@ -321,4 +322,40 @@ func ofBucket(quota int, length time.Duration) func(time.Time) (bool, int, time.
 		ok := b.take(now)
 		return ok, int(b.left), time.Duration(max(1-b.left, 0) / b.rate * 1e9)
 	}
+}
+
+// A 503 at the beginning of a window is an outage, and tells nothing of the window.
+func TestA503AtTheBeginningOfAWindowIsNoSignThatItWasBegunTooSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := window{quota: 20, length: time.Hour}
+		begin := time.Now()
+		out := false
+		tr := quiet(t, baseFunc(func(r *http.Request) (*http.Response, error) {
+			time.Sleep(time.Millisecond)
+			now := time.Now()
+			resp := answer(http.StatusOK, "Date", now.UTC().Format(http.TimeFormat))
+			resp.Request = r
+			if now.Sub(begin) > time.Hour && !out {
+				out, resp.StatusCode = true, http.StatusServiceUnavailable
+				return resp, nil
+			}
+			if !w.take(now) {
+				resp.StatusCode = http.StatusTooManyRequests
+			}
+			resp.Header.Set("RateLimit-Policy", "20;w=3600")
+			resp.Header.Set("RateLimit", fmt.Sprintf("limit=20, remaining=%d, reset=%d", max(w.quota-w.used, 0), int(w.end.Sub(now).Seconds())+1))
+			return resp, nil
+		}), heed.Limits{})
+		defer tr.Registry.Close()
+		for i := range 21 {
+			resp, err := tr.Client().Get(example)
+			if err != nil {
+				t.Fatalf("request %d: %v", i, err)
+			}
+			resp.Body.Close()
+		}
+		if after := time.Since(begin); after > time.Hour+time.Minute {
+			t.Errorf("21 requests at 20 an hour took %v", after)
+		}
+	})
 }
