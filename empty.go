@@ -86,15 +86,16 @@ func (l *ledger) hearNothingLeft(now, start time.Time, p *Policy, s *statement, 
 	default:
 		wait = d.blindWait(now, s.refused, again)
 	}
-	l.close(now, wait+l.stagger(wait, s), atMost)
+	l.close(now, wait+l.stagger(wait, p, s), atMost)
 	return wait > atMost
 }
 
 // stagger is how much later than more may be left one looks for it, where others use the quota and no more than half of it was back at once:
 // who all look at the same instant are all told of the same units, and go for them. Nothing is lost by it, for more is back by then. It is
 // only where no reset is named, or one so near that rounding can have it be the same for all of them.
-func (l *ledger) stagger(wait time.Duration, s *statement) time.Duration {
-	if !l.drought.part || !l.othersSeen && !l.othersMet || s.reset > 2*s.resolution {
+func (l *ledger) stagger(wait time.Duration, p *Policy, s *statement) time.Duration {
+	slides := l.shape == shapeSliding && p.Window > 2*s.resolution // it is known when each unit is back
+	if !l.drought.part || !l.othersSeen && !l.othersMet || s.reset > 2*s.resolution || slides {
 		return 0
 	}
 	most := wait / 2
