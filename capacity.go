@@ -57,10 +57,10 @@ func (s *slot) keepToCapacity(now time.Time, c *charge, st *statement) {
 		there += c.n
 	}
 	if p.Quota <= 0 {
-		s.inferQuota(there, c)
+		s.inferQuota(there)
 		return
 	}
-	l.guessed = false
+	l.guessed = false   // it is named in the end
 	if there > k.most { // and maybe far more
 		k.most, k.proven, k.fills = there, false, fillings{}
 	}
@@ -95,19 +95,26 @@ func (s *slot) keepToCapacity(now time.Time, c *charge, st *statement) {
 	}
 }
 
-// inferQuota takes a quota that no answer names to be as large as the most that was there at once, where resets tell how long its window is, by
-// the answer to c: as much as was there when a window had turned. That is no ceiling, for who came late has seen but a part of it.
-// Nobody need name one: draft-11's RateLimit says what is left and until when, and RateLimit-Policy is optional (section 3).
-func (s *slot) inferQuota(there int64, c *charge) {
+// inferQuota takes a quota that no answer names to be as large as the most that was there at once, where resets tell how long its window is.
+// That is no ceiling, for who came late has seen but a part of it. Nobody need name one: draft-11's RateLimit says what is left and until
+// when, and RateLimit-Policy is optional (section 3).
+func (s *slot) inferQuota(there int64) {
+	s.capacity.most = max(s.capacity.most, there)
+	if s.terms.Window > 0 || s.ledger.guessed {
+		s.guess(max(s.terms.Quota, there))
+	}
+}
+
+// guess takes a quota that no answer names to be so large.
+func (s *slot) guess(quota int64) {
 	l := &s.ledger
-	if s.terms.Window == 0 {
-		return
-	}
-	if l.shape == shapeReset && !l.othersSeen && l.awaits(c) {
-		s.terms.Quota = 0
-	}
-	s.terms.Quota = max(s.terms.Quota, there)
-	l.guessed, l.ever, l.brim = true, s.terms.Quota, s.terms.Quota
+	s.terms.Quota, l.guessed, l.ever, l.brim = quota, true, quota, quota
+}
+
+// counts reports whether the answer to c is about to tell how large a quota is that no answer names: a window has turned, and all of it is there.
+func (s *slot) counts(c *charge, st *statement) bool {
+	l := &s.ledger
+	return l.guessed && !st.refused && st.remaining >= 0 && l.shape == shapeReset && !l.othersSeen && !l.kept && l.awaits(c)
 }
 
 // holds is how many units there can be at once, as far as answers show. Far less than the quota is no proof that there is

@@ -49,7 +49,11 @@ func (l *ledger) hearNothingLeft(now, start time.Time, p *Policy, s *statement, 
 	}
 	again := d.lasts()
 	if !again {
-		d.part, d.gained = 2*d.gained < max(p.Quota, d.whole), 0
+		all := p.Quota
+		if all <= 0 {
+			all = d.whole
+		}
+		d.part, d.gained = 2*d.gained < all, 0
 	}
 	if !again || !s.refused { // until it was accepted something was left
 		d.dry = now
@@ -90,12 +94,12 @@ func (l *ledger) hearNothingLeft(now, start time.Time, p *Policy, s *statement, 
 	return wait > atMost
 }
 
-// stagger is how much later than more may be left one looks for it, where others use the quota and no more than half of it was back at once:
+// stagger is how much later than more may be left one looks for it, where others use the quota and less than half of it was back at once:
 // who all look at the same instant are all told of the same units, and go for them. Nothing is lost by it, for more is back by then. It is
 // only where no reset is named, or one so near that rounding can have it be the same for all of them.
 func (l *ledger) stagger(wait time.Duration, p *Policy, s *statement) time.Duration {
-	slides := l.shape == shapeSliding && p.Window > 2*s.resolution // it is known when each unit is back
-	if !l.drought.part || !l.othersSeen && !l.othersMet || s.reset > 2*s.resolution || slides {
+	known := l.shape == shapeSliding && p.Window > 2*s.resolution || l.shape == shapeReset && p.Window > 0 && s.reset < 0 // when more is back
+	if !l.drought.part || !l.othersSeen && !l.othersMet || s.reset > 2*s.resolution || known {
 		return 0
 	}
 	most := wait / 2

@@ -347,7 +347,11 @@ func (p *partition) hearLeft(now time.Time, pm *Permit, s *slot, st statement) {
 	s.keepToCapacity(now, c, &st)
 	room := s.ledger.room(now, &s.terms)
 	first := !s.ledger.stated && c.epoch == s.ledger.epoch
+	counts := s.counts(c, &st)
 	capped := s.ledger.hear(now, pm.start, c, &s.terms, st, p.origin.limits.MaxRetryAfter)
+	if counts { // it may have become less; that it was not all there is known by now
+		s.guess(st.remaining + c.n)
+	}
 	switch h := &s.ledger.hinting; {
 	case !st.refused && st.remaining >= 0: // it is not by refusals alone
 		h.few, h.only = 0, false

@@ -38,7 +38,7 @@ func (u *nextUnit) hear(now, start, instant, date time.Time, c *charge, s *slot,
 		u.last, u.at = r, now
 		return true
 	case u.only:
-		*u = nextUnit{}
+		*u, l.piecemeal = nextUnit{}, false
 	}
 	if !lim.Clock || date.IsZero() {
 		date = start
@@ -72,10 +72,10 @@ func (u *nextUnit) hear(now, start, instant, date time.Time, c *charge, s *slot,
 	return true
 }
 
-// refuted reports whether an answer to a request sent at start shows that resets are ends of windows after all: far more is
-// left than a bucket that gave back so little until a reset was over can have given back in that time; or one is named that is much further away.
+// refuted reports whether an answer to a request sent at start shows that resets are ends of windows after all: more has come back
+// than the half that did not until a reset was over, in no more time; or one is named that is much further away.
 func (u *nextUnit) refuted(now, start time.Time, r int64, reset time.Duration, p *Policy) bool {
-	leap := u.last <= p.Quota/4 && r > p.Quota/2 && start.After(u.at) && now.Sub(u.at) <= u.longest
+	leap := r-u.last > p.Quota/2 && start.After(u.at) && now.Sub(u.at) <= u.longest
 
 	return leap || reset > 2*u.longest
 }
