@@ -76,6 +76,5 @@ func (u *nextUnit) hear(now, start, instant, date time.Time, c *charge, s *slot,
 // than the half that did not until a reset was over, in no more time; or one is named that is much further away.
 func (u *nextUnit) refuted(now, start time.Time, r int64, reset time.Duration, p *Policy) bool {
 	leap := r-u.last > p.Quota/2 && start.After(u.at) && now.Sub(u.at) <= u.longest
-
 	return leap || reset > 2*u.longest
 }
