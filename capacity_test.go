@@ -319,7 +319,7 @@ func TestASmallBucketTellsHowFastItFillsWhereItWasFull(t *testing.T) {
 // A draft's RateLimit field says what is left and until when; nobody need say of how much. Then there is as much as ever was left, and it is used
 // up without a refusal, however it comes back and whatever reset is named.
 func TestAQuotaIsUsedUpThatNobodyNames(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for _, algorithm := range []heedtest.Algorithm{
 		heedtest.FixedWindow, heedtest.FixedWindowByClock, heedtest.SlidingWindow, heedtest.SlidingCounter, heedtest.TokenBucket, heedtest.GCRA,
 	} {

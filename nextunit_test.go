@@ -12,6 +12,7 @@ import (
 // Some name beside what is left of a bucket when its next unit is back, as an instant in whole seconds. That is a second away at most, and
 // no window of a second that others use up: what is left tells how many may go.
 func TestResetsThatAreABucketsNextUnitAreNoWindowsEnd(t *testing.T) {
+	manyRequests(t)
 	for _, c := range []struct {
 		quota  int
 		window time.Duration
@@ -47,6 +48,7 @@ func TestResetsThatAreABucketsNextUnitAreNoWindowsEnd(t *testing.T) {
 // Nor are they where nobody says how many are left. Then the refusals that come though less than all of such a window is used show it, and
 // the limit is learned from them.
 func TestResetsThatAreABucketsNextUnitAreNoWindowsEndThoughNobodySaysWhatIsLeft(t *testing.T) {
+	manyRequests(t)
 	for _, c := range []struct {
 		name            string
 		instant, refuse bool // the reset is an instant; a refusal names it, too

@@ -129,6 +129,7 @@ func TestWhatOnlyRefusalsTellOfFollowsTheQuotaAndWhatOthersLeave(t *testing.T) {
 // Who share a bucket of which nothing is left all look for more a second later. They are told of the same units then, and go for
 // them; so they come to look at different times.
 func TestProcessesThatShareABucketDoNotLookForMoreAtTheSameInstant(t *testing.T) {
+	manyRequests(t)
 	for _, c := range []struct {
 		name      string
 		next      bool // answers name when the next unit is back

@@ -258,6 +258,7 @@ func TestInstantsThatAreOverBesideOthersAreNotTakenToBeOnTime(t *testing.T) {
 // Some refusals say no more than when to come back. One that comes to the first request of a window went too soon for it, be it because resets are
 // rounded or because what was used lasts for longer than the window; else each window would begin with a refusal.
 func TestARefusalThatNamesNoResetTellsThatItsWindowWasBegunTooSoon(t *testing.T) {
+	manyRequests(t)
 	for _, c := range []struct {
 		name   string
 		way    time.Duration
