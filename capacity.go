@@ -60,7 +60,7 @@ func (s *slot) keepToCapacity(now time.Time, c *charge, st *statement) {
 		s.inferQuota(there)
 		return
 	}
-	l.guessed = false   // it is named in the end
+	l.guessed = false
 	if there > k.most { // and maybe far more
 		k.most, k.proven, k.fills = there, false, fillings{}
 	}

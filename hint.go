@@ -69,6 +69,19 @@ func (l *ledger) accepted(c *charge) {
 	}
 }
 
+// hearHinting takes in what the answer to c says of what speaks for hints. first: it is the first word of its epoch; again: it
+// has been taken in before.
+func (s *slot) hearHinting(c *charge, st *statement, first, again bool) {
+	switch h := &s.ledger.hinting; {
+	case !st.refused && st.remaining >= 0: // it is not by refusals alone
+		h.few, h.only = 0, false
+	case !st.refused && s.habit.most == 0 && !again:
+		s.ledger.accepted(c)
+	case first && st.remaining == 0 && (st.reset >= 0 || s.ledger.inferred > 0):
+		s.hearFew()
+	}
+}
+
 // hearFew takes in that the first word of an epoch is that nothing is left until a reset. Where only refusals tell what is left, and
 // nobody of what window it is, few may have gone in it.
 func (s *slot) hearFew() {
