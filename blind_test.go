@@ -198,6 +198,32 @@ func TestRetryAfterOfARefusalIsKeptToWhereOnlyTheWindowIsNamed(t *testing.T) {
 	}
 }
 
+// A wait for more that is hardly too short is made a little longer. Where that is too short, too, the next time that windows mostly last
+// is tried, and not one far beyond it.
+func TestWaitThatIsALittleTooShortIsNotFollowedByOneOfMinutes(t *testing.T) {
+	for _, quota := range []int{60, 1000} {
+		synctest.Test(t, func(t *testing.T) {
+			const length, lasts = time.Minute, 10 * time.Minute
+			time.Sleep(36600 * time.Millisecond)
+			w := window{quota: quota, length: length}
+			l := &limiter{way: 50 * time.Millisecond, accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
+				if !now.Before(w.end) {
+					w.used, w.end = 0, now.Truncate(length).Add(length)
+				}
+				ok := w.take(now)
+				countsOf(h, quota, float64(max(quota-w.used, 0)))
+				return ok
+			}}
+			l.ask(t, lasts, example)
+			could := quota * int(lasts/length)
+			t.Logf("%d of %d accepted, %d refused", l.accepted, could, l.refused)
+			if l.accepted < could*9/10 || l.refused > 10 {
+				t.Errorf("%d of %d accepted, %d refused", l.accepted, could, l.refused)
+			}
+		})
+	}
+}
+
 // A tokenBucket refills steadily.
 type tokenBucket struct {
 	rate, burst, left float64

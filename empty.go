@@ -64,7 +64,7 @@ func (l *ledger) hearNothingLeft(now, start time.Time, p *Policy, s *statement, 
 		if d.longest > d.blind-s.resolution { // it was enough, and is what this may have been rounded up from
 			d.blind = min(d.blind, d.longest)
 		}
-		d.proven, d.enough = d.blind, d.blind
+		d.proven, d.enough, d.most, d.halved = d.blind, d.blind, 0, 0
 	}
 	switch {
 	case (wait == 0 && l.twoCounts() || wait < 0 && l.neverEnds()) && !s.refused: // it stops nothing, and how much comes back is known
@@ -216,7 +216,11 @@ func (d *drought) blindWait(now time.Time, refused, again bool) time.Duration {
 			d.proven, d.blind = d.blind, d.enough
 			d.patience *= 2
 		default:
-			d.proven, d.blind = d.blind, min(nextRoundTime(2*d.blind), defaultMaxBackoff)
+			least := d.blind
+			if roundTime(least) == least {
+				least *= 2
+			}
+			d.proven, d.blind = d.blind, min(nextRoundTime(least), defaultMaxBackoff)
 		}
 		if d.longest > 0 { // what is enough only by chance does not make that too short
 			d.blind = min(d.blind, d.longest)

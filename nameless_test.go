@@ -61,6 +61,15 @@ func (l *limiter) askedBy(t *testing.T, goroutines int, length time.Duration) {
 	busy.Wait()
 }
 
+// sharedBy has so many processes, each with so many goroutines, ask for one URL, for a while.
+func (l *limiter) sharedBy(t *testing.T, processes, goroutines int, length time.Duration) {
+	var all sync.WaitGroup
+	for range processes {
+		all.Go(func() { l.askedBy(t, goroutines, length) })
+	}
+	all.Wait()
+}
+
 // ask has 16 goroutines ask for URLs, in turn, for a while.
 func (l *limiter) ask(t *testing.T, length time.Duration, urls ...string) {
 	tr := quiet(t, l, heed.Limits{})

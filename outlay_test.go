@@ -4,12 +4,9 @@ import (
 	"math"
 	"net/http"
 	"strconv"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/heedhttp/heed"
 )
 
 // bucketOf is full at first.
@@ -126,6 +123,28 @@ func TestWhatOnlyRefusalsTellOfFollowsTheQuotaAndWhatOthersLeave(t *testing.T) {
 	}
 }
 
+// Where accepted answers say that nothing is left, and only refusals when there is more, as a bucket does that gives a unit a second, the
+// wait that such a refusal named is enough the next time.
+func TestWaitThatARefusalNamedForTheNextUnitIsNotHalved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(22200 * time.Millisecond)
+		b := bucketOf(60, time.Minute)
+		l := &limiter{way: 50 * time.Millisecond, accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
+			ok := b.take(now)
+			countsOf(h, 60, b.left)
+			if !ok {
+				h.Set("X-RateLimit-Reset", strconv.FormatFloat((1-b.left)/b.rate, 'f', 3, 64))
+			}
+			return ok
+		}}
+		l.ask(t, 5*time.Minute, example)
+		t.Logf("%d of 360 accepted, %d refused", l.accepted, l.refused)
+		if l.accepted < 350 || l.refused > 10 {
+			t.Errorf("%d of 360 accepted, %d refused", l.accepted, l.refused)
+		}
+	})
+}
+
 // Who share a bucket of which nothing is left all look for more a second later. They are told of the same units then, and go for
 // them; so they come to look at different times.
 func TestProcessesThatShareABucketDoNotLookForMoreAtTheSameInstant(t *testing.T) {
@@ -154,19 +173,7 @@ func TestProcessesThatShareABucketDoNotLookForMoreAtTheSameInstant(t *testing.T)
 				}
 				return ok
 			}}
-			end := time.Now().Add(3 * time.Minute)
-			var registries []*heed.Registry
-			var busy []*sync.WaitGroup
-			for range c.processes {
-				tr := quiet(t, l, heed.Limits{})
-				registries = append(registries, tr.Registry)
-				busy = append(busy, asking(8, end, func(int) (*http.Response, error) { return tr.Client().Get(example) }))
-			}
-			time.Sleep(time.Until(end))
-			for i, r := range registries {
-				r.Close()
-				busy[i].Wait()
-			}
+			l.sharedBy(t, c.processes, 8, 3*time.Minute)
 			t.Logf("%d processes, %s, %v away: %d of 1850 accepted, %d refused", c.processes, c.name, c.way, l.accepted, l.refused)
 			if l.accepted < 1750 || l.refused > c.most {
 				t.Errorf("%d processes, %s, %v away: %d of 1850 accepted, %d refused; want 1750 at least, and at most %d", c.processes, c.name, c.way, l.accepted, l.refused, c.most)
