@@ -13,6 +13,7 @@ type crowd struct {
 	tooMany int64     // in flight when the first was refused …
 	guess   int64     // … and half of that or, of very many, half of it again, which is tried in place of it
 	stood   bool      // the guess did for two rounds
+	well    int64     // in flight, at most, with one that had been accepted by the time the one went that was refused first
 	most    int64     // in flight in this cycle …
 	often   int64     // … and how many requests that were the last of so many were accepted
 	before  int64     // what was allowed before more was tried last …
@@ -59,6 +60,10 @@ func (c *crowd) refused(inFlight int64) bool {
 	often := c.tooMany == c.most && c.most <= 4 && c.often >= 8*c.most
 	return c.tooMany > 1 && !often
 }
+
+// tooFew reports whether so many were refused of those in flight that far fewer got through than had before: a limit in flight
+// lets in as many each time.
+func (c *crowd) tooFew(refused int64) bool { return c.tooMany-refused < c.well/2-1 }
 
 // sudden reports whether the refusal came as soon as there were so many in flight,
 // and not after so many requests. With many it is the same.

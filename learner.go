@@ -112,6 +112,7 @@ func (l *learner) turnedAway(now time.Time, by obstacle) {
 
 // goes notes who had asked when pm's request goes. One that ends a block may never be answered, and then the next one shows that.
 func (l *learner) goes(now time.Time, pm *Permit) {
+	pm.well = l.crowd.most
 	if pm.sought = l.sought; pm.waited > 0 {
 		pm.sought = now
 	}
@@ -263,6 +264,7 @@ func (p *partition) learnRefused(now time.Time, r *rejection) {
 	if l.rate.low > 0 {
 		p.setLearnedRate(now)
 	}
+	l.crowd.well = pm.well
 	l.crowd.testing = l.crowd.refused(int64(max(pm.level, p.unanswered+1))) && l.rate.low == 0 && !l.timed
 }
 

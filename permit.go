@@ -28,7 +28,8 @@ type Permit struct {
 	waited    time.Duration
 	sought    time.Time     // when one that the learner held, be it this one, last waited or was turned away before it went
 	left      time.Duration // until its context's deadline; 0: it has none
-	level     int           // unanswered requests of the partition when it went, itself included
+	level     int           // unanswered requests of the partition when it went, itself included …
+	well      int64         // … and the most that there had been when one went that had been accepted by then
 	paced     bool          // it took of what the partition spreads over a window …
 	lanePaced bool          // … and of what its lane does
 	spaced    bool          // others keep an interval from when it is sent: see goes

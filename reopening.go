@@ -18,7 +18,7 @@ func (p *partition) learnReopened(now, start time.Time) {
 		p.interruptionOver(now, start)
 	case (alone || r.low == 0 && l.blocks == 0) && l.chance.inFlight(l.also, l.meanwhile): // be it that the one alone was refused, too
 		p.unlearn()
-	case alone:
+	case alone && !(l.blocks == 0 && r.low == 0 && l.crowd.tooFew(l.also+1)):
 		p.learnInFlight(now)
 	case sudden: // it may be a rate: what is accepted from here on tells, and for how long it was shut
 		l.blocks, r.closed = 1, start.Sub(l.hit)
