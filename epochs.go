@@ -47,6 +47,16 @@ func (l *ledger) lapses(p *Policy) time.Time {
 	return l.said.Add(p.Window)
 }
 
+// ends is until, where nobody names a reset the instant at which what was said of a window of which all comes back at once is over; zero:
+// that is not known.
+func (l *ledger) ends(p *Policy) time.Time {
+	until := l.until()
+	if until.IsZero() && l.shape == shapeReset && l.stated && !l.elastic && p.Window > 0 {
+		return l.lapses(p)
+	}
+	return until
+}
+
 // turn begins a new epoch where the present one is over. It reports whether
 // requests that go now need to be confirmed by answers first: after a stop,
 // at the first resets, or where the quota is unknown. n is what the first of them takes.
@@ -203,7 +213,7 @@ func (l *ledger) noticeReset(now, start time.Time, c *charge, p *Policy, s state
 // noticeTurn notices that a window has turned of which no reset is named: far more is left
 // all at once than can have come back steadily, or unit by unit, or all of it.
 func (l *ledger) noticeTurn(now, start time.Time, c *charge, p *Policy, remaining int64) {
-	if !l.stated || l.elastic || l.othersSeen || l.flows() || l.inferred > 0 || p.Window <= 0 || p.Quota <= 0 || remaining < 0 ||
+	if !l.stated || l.elastic || (l.othersSeen || l.inferred > 0) && l.unnamed < few || l.flows() || p.Window <= 0 || p.Quota <= 0 || remaining < 0 ||
 		!l.opens.IsZero() || now.Before(l.adopted) {
 		return
 	}

@@ -277,6 +277,9 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 	case lim.Reset >= 0:
 		p.hearReset(now, instant, s, &lim, grain)
 	}
+	if a.Refused {
+		s.inferFromRefusal(now, &lim, a.RetryAfter, grain)
+	}
 	switch {
 	case s.policy.Unit == UnitConcurrentRequests:
 		if s.said.Quota == 0 && lim.Remaining >= 0 {
@@ -348,6 +351,7 @@ func (p *partition) hearLeft(now time.Time, pm *Permit, s *slot, st statement) {
 	room := s.ledger.room(now, &s.terms)
 	first := !s.ledger.stated && c.epoch == s.ledger.epoch
 	counts := s.counts(c, &st)
+	s.inferFromTurn(now, pm.start, c, &st)
 	capped := s.ledger.hear(now, pm.start, c, &s.terms, st, p.origin.limits.MaxRetryAfter)
 	if counts { // it may have become less; that it was not all there is known by now
 		s.guess(st.remaining + c.n)

@@ -14,6 +14,7 @@ type inference struct {
 	end       time.Time // as announced last, of the origin's clock: only where that is an instant
 	farthest  time.Time // so the reset that the window was inferred from …
 	farFrom   time.Time // … and when it was named
+	untimed
 }
 
 // went notes that a request goes.

@@ -103,7 +103,7 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 	case l.stated && l.shape == shapeRefill:
 		return min(int64(l.refilled(now.Add(l.onTheWay()), p)), l.holds(p))
 	case l.stated && l.othersSeen && l.leavesOne(p):
-		return l.shared(now)
+		return l.shared(now, p)
 	case l.stated:
 		return l.left
 	case l.untold(p):

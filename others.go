@@ -73,7 +73,7 @@ func (l *ledger) noticeOthers(now time.Time, p *Policy, c *charge, r int64, refu
 	seen := float64(max(left-r-l.noise(c, p), 0)) / d.Seconds()
 	weight := -math.Expm1(-d.Seconds() / span.Seconds())
 	l.others += (seen - l.others) * weight
-	if end := l.until(); end.After(now) && l.left > 0 {
+	if end := l.ends(p); end.After(now) && l.left > 0 {
 		l.appetite += (seen*end.Sub(l.said).Seconds()/float64(l.left) - l.appetite) * weight
 	}
 	switch matter := float64(p.Quota)*othersMatter <= l.others*2*span.Seconds(); {
@@ -123,9 +123,9 @@ func (l *ledger) leavesOne(p *Policy) bool {
 // arrives: less than when the answer was given, a round trip before that at least, for they have
 // gone on since, the more the more was left. Where they are after all they can get, the
 // last unit is the one that several go for.
-func (l *ledger) shared(now time.Time) int64 {
+func (l *ledger) shared(now time.Time, p *Policy) int64 {
 	left := float64(l.left)
-	if end := l.until(); left > 0 && end.After(now) {
+	if end := l.ends(p); left > 0 && end.After(now) {
 		left *= math.Pow(end.Sub(now).Seconds()/(end.Sub(l.said)+l.ahead).Seconds(), l.appetite)
 	}
 	if l.appetite < 0.5 { // they take no more than they want

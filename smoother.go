@@ -57,7 +57,10 @@ func (s *slot) plannedTo() time.Time {
 	if s.source == SourceConfigured || s.ledger.flows() || s.ledger.isFar(&s.terms) {
 		return time.Time{}
 	}
-	return s.ledger.due(&s.terms)
+	if due := s.ledger.due(&s.terms); !due.IsZero() || !s.ledger.othersSeen && !s.ledger.othersMet {
+		return due
+	}
+	return s.ledger.ends(&s.terms)
 }
 
 // paceAlong is pace where there is no reset to plan for: the window slides along.
