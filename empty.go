@@ -54,6 +54,8 @@ func (l *ledger) hearNothingLeft(now, start time.Time, p *Policy, s *statement, 
 			all = d.whole
 		}
 		d.part, d.gained = 2*d.gained < all, 0
+	} else if !s.refused { // one was back, and no more
+		d.part = true
 	}
 	if !again || !s.refused { // until it was accepted something was left
 		d.dry = now

@@ -49,6 +49,7 @@ type ledger struct {
 	counter   counter
 	lumps     lumps
 	away      farAway
+	contest   contest
 }
 
 // unlimited is the room where nothing is known that would bound it.
@@ -439,6 +440,7 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 		l.saidLeft = r
 	}
 	l.stated, l.saidOf = true, max(l.saidOf, c.sent)
+	l.contest.hear(now, l, c, p, r, s.refused)
 	if r > 0 {
 		l.drought.hearLeft(start, r)
 		return capped

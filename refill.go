@@ -155,7 +155,7 @@ func (l *ledger) lasts() (least, most time.Duration) {
 // was when the request went, which no other order of arrivals explains. So it is in a
 // sliding window too, but that has what this process has not used of it within a window.
 func (l *ledger) learnRefill(now time.Time, c *charge, p *Policy, r, least int64) {
-	if least <= l.most || r+c.n-l.unread(c, p) <= c.said || p.Window <= 0 || p.Quota <= 0 || l.flows() || now.Before(l.adopted) {
+	if least <= l.most || r+c.n-l.unread(c, p) <= c.said || p.Window <= 0 || p.Quota <= 0 || l.flows() || now.Before(l.adopted) || l.inferred > 0 && l.contest.is() {
 		return
 	}
 	if l.doubted && (r <= c.said || c.epoch != l.epoch) { // it may have cost nothing

@@ -45,6 +45,9 @@ func (s *slot) pace(now time.Time, waiting int64, sm *Smoothing) float64 {
 	if sm.Off || p.Unit == UnitConcurrentRequests || p.isBucket() {
 		return math.Inf(1)
 	}
+	if s.ledger.contest.known() {
+		return s.paceBeside(now)
+	}
 	end := s.plannedTo()
 	if end.IsZero() {
 		return s.paceAlong(now, waiting, sm)
