@@ -8,7 +8,7 @@ import (
 	"github.com/heedhttp/heed/heedtest"
 )
 
-// A limit in flight lets in as many each time. Where 64 at once are refused but for a handful, though half as many had all gone well, it
+// A limit in flight lets in as many each time. Where of a crowd all are refused but for a handful, though half as many had all gone well, it
 // is none, even if the next one alone is accepted: a bucket has a unit again by then.
 func TestBucketThatRefusesMostOfACrowdIsNotTakenForALimitInFlight(t *testing.T) {
 	tally, _ := load{heedtest.Config{

@@ -47,14 +47,14 @@ func (l *ledger) hearNothingLeft(now, start time.Time, p *Policy, s *statement, 
 	if s.refused {
 		d.spent(now, p)
 	}
-	again := d.lasts()
-	if !again {
-		all := p.Quota
-		if all <= 0 {
-			all = d.whole
-		}
+	again, all := d.lasts(), p.Quota
+	if all <= 0 {
+		all = d.whole
+	}
+	switch {
+	case !again:
 		d.part, d.gained = 2*d.gained < all, 0
-	} else if !s.refused { // one was back, and no more
+	case !s.refused && all > 2: // one was back, and no more
 		d.part = true
 	}
 	if !again || !s.refused { // until it was accepted something was left
@@ -218,9 +218,9 @@ func (d *drought) blindWait(now time.Time, refused, again bool) time.Duration {
 			d.proven, d.blind = d.blind, d.enough
 			d.patience *= 2
 		default:
-			least := d.blind
-			if roundTime(least) == least {
-				least *= 2
+			least := d.blind + d.blind/8
+			if roundTime(d.blind) == d.blind {
+				least = 2 * d.blind
 			}
 			d.proven, d.blind = d.blind, min(nextRoundTime(least), defaultMaxBackoff)
 		}

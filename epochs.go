@@ -22,7 +22,8 @@ type resets struct {
 	lapsed   bool          // … or because the one before was over, though nobody said when
 	zeros    int           // resets of 0 in a row …
 	above    time.Time     // … and when one above 0 was named last
-	unnamed  int           // answers in a row that named no reset, or one of 0 though some are left
+	unnamed  int           // answers in a row that named no reset, or one of 0 though some are left …
+	timeless int           // … and accepted ones, whatever refusals name
 }
 
 // until returns the instant at which what is known of this epoch runs out;
@@ -161,6 +162,13 @@ func (l *ledger) hearWhen(now, start time.Time, c *charge, p *Policy, s *stateme
 	} else {
 		l.unnamed++
 	}
+	switch {
+	case s.refused:
+	case s.reset > 0:
+		l.timeless = 0
+	default:
+		l.timeless++
+	}
 	if s.reset >= 0 {
 		l.grain, l.rounded = s.resolution, 0
 		if s.clock { // the instant is rounded, whenever it is named
@@ -213,7 +221,7 @@ func (l *ledger) noticeReset(now, start time.Time, c *charge, p *Policy, s state
 // noticeTurn notices that a window has turned of which no reset is named: far more is left
 // all at once than can have come back steadily, or unit by unit, or all of it.
 func (l *ledger) noticeTurn(now, start time.Time, c *charge, p *Policy, remaining int64) {
-	if !l.stated || l.elastic || (l.othersSeen || l.inferred > 0) && l.unnamed < few || l.flows() || p.Window <= 0 || p.Quota <= 0 || remaining < 0 ||
+	if !l.stated || l.elastic || (l.othersSeen || l.inferred > 0) && l.timeless < few || l.flows() || p.Window <= 0 || p.Quota <= 0 || remaining < 0 ||
 		!l.opens.IsZero() || now.Before(l.adopted) {
 		return
 	}
@@ -228,6 +236,7 @@ func (l *ledger) noticeTurn(now, start time.Time, c *charge, p *Policy, remainin
 		return
 	}
 	l.shape = shapeReset
+	l.shorten(now, p)
 	l.turned(start, c)
 }
 

@@ -278,7 +278,7 @@ func (p *partition) hearLimit(now time.Time, pm *Permit, s *slot, lim ServiceLim
 		p.hearReset(now, instant, s, &lim, grain)
 	}
 	if a.Refused {
-		s.inferFromRefusal(now, &lim, a.RetryAfter, grain)
+		s.inferFromRefusal(now, pm.start, &lim, a.RetryAfter, grain)
 	}
 	switch {
 	case s.policy.Unit == UnitConcurrentRequests:

@@ -369,7 +369,7 @@ func (l *ledger) correct(now, start time.Time, c *charge, n int64, p *Policy) {
 // by itself.
 func (l *ledger) anew() {
 	l.stated, l.left, l.carried, l.part, l.lumps, l.doubted, l.counter.atOnce = false, 0, 0, 0, lumps{}, false, false
-	l.away.foreign, l.hinting, l.drought.outlay = 0, hinting{}, outlay{}
+	l.away.foreign, l.hinting, l.drought.outlay, l.contest = 0, hinting{}, outlay{}, contest{}
 	l.forgetOthers()
 }
 
@@ -440,7 +440,7 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 		l.saidLeft = r
 	}
 	l.stated, l.saidOf = true, max(l.saidOf, c.sent)
-	l.contest.hear(now, l, c, p, r, s.refused)
+	l.contest.hear(now, start, l, c, p, &s, r)
 	if r > 0 {
 		l.drought.hearLeft(start, r)
 		return capped

@@ -153,7 +153,8 @@ func (l *ledger) lasts() (least, most time.Duration) {
 // learnRefill notices that more is left than can have been left of what was
 // said before: of what is known by now, where late answers count as well, and of what
 // was when the request went, which no other order of arrivals explains. So it is in a
-// sliding window too, but that has what this process has not used of it within a window.
+// sliding window too, but that has what this process has not used of it within a window. In a contest a window that was only inferred
+// says nothing of how fast.
 func (l *ledger) learnRefill(now time.Time, c *charge, p *Policy, r, least int64) {
 	if least <= l.most || r+c.n-l.unread(c, p) <= c.said || p.Window <= 0 || p.Quota <= 0 || l.flows() || now.Before(l.adopted) || l.inferred > 0 && l.contest.is() {
 		return

@@ -45,8 +45,8 @@ func (s *slot) pace(now time.Time, waiting int64, sm *Smoothing) float64 {
 	if sm.Off || p.Unit == UnitConcurrentRequests || p.isBucket() {
 		return math.Inf(1)
 	}
-	if s.ledger.contest.known() {
-		return s.paceBeside(now)
+	if pace := s.paceBeside(now, sm.Velocity); !math.IsInf(pace, 1) {
+		return pace
 	}
 	end := s.plannedTo()
 	if end.IsZero() {
@@ -224,7 +224,7 @@ func (sm *Smoothing) always() bool { return sm.Strict || sm.Velocity < 1 }
 func (s *slot) micro(sm *Smoothing) (interval time.Duration, grown bool) {
 	w := s.inView()
 	switch {
-	case s.ledger.othersSeen:
+	case s.ledger.othersSeen, s.ledger.contest.known():
 		return 0, false
 	case w <= 0:
 		return sm.Interval, false

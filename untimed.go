@@ -5,17 +5,27 @@ import "time"
 // An untimed is what tells how long a window is of which accepted answers say how much is left, but not until when. Where several use
 // it, who does not know when it ends has nothing to spread the rest over, and all go for the last units at the same moment.
 type untimed struct {
-	more  time.Time     // when there is to be more, as a refusal said last …
-	after time.Duration // … and Retry-After, if that was all it said
-
 	begun time.Time // when the first answer came since more was back …
 	whole bool      // … which was all …
 	dry   time.Time // … and when the latest request went whose answer said that nothing is left
-	found bool      // the window was inferred from these
+	last  int64     // left by the latest answer
+	any   bool      // one came
+
+	more   time.Time     // when there is to be more, as a refusal said last …
+	after  time.Duration // … and what Retry-After said in it
+	length time.Duration // of the window that it was the end of …
+	of     time.Time     // … which began then
+
+	found bool // the window is as long as these tell
 }
 
 // alsoLate is by how much later than it was named an instant can be met, at most, for what follows to have begun then.
 const alsoLate = time.Second
+
+// untimes reports whether accepted answers do not time a policy's window, and resets are not known to be a unit's.
+func (s *slot) untimes() bool {
+	return s.policy.Window == 0 && !s.habit.onRefusals && s.ledger.timeless >= few && !s.nextUnit.only
+}
 
 // wholeQuota is how much of a quota is as good as all of it: others may have gone at the same moment.
 func (s *slot) wholeQuota() int64 {
@@ -24,28 +34,63 @@ func (s *slot) wholeQuota() int64 {
 	return quota * 9 / 10
 }
 
-// inferFromRefusal infers the window from a refusal that says when there is more. Where all was back as soon as the one before it had
-// said, that was a window's end, and this is the next: as long after the first answer between them as a window lasts. Retry-After
-// may be as long every time, and is the window then.
-func (s *slot) inferFromRefusal(now time.Time, lim *ServiceLimit, after, grain time.Duration) {
-	l, u := &s.ledger, &s.inference.untimed
-	wait := max(lim.Reset, after)
-	if s.policy.Window > 0 || s.habit.onRefusals || lim.Remaining != 0 || wait <= 0 || l.unnamed < few {
+// inferFromRefusal infers the window from a refusal, of a request sent at start, that says when there is more. Where all was back as
+// soon as the one before it had said, that was a window's end, and this is the next: as long after the first answer between them as
+// a window lasts. Where it is only Retry-After that says so, or another length was found before, two have to show the same, for one may name
+// what another limit, or a penalty, takes.
+func (s *slot) inferFromRefusal(now, start time.Time, lim *ServiceLimit, after, grain time.Duration) {
+	u := &s.inference.untimed
+	wait := lim.Reset
+	if wait <= 0 {
+		wait, grain = after, time.Second
+	}
+	if lim.Remaining != 0 || wait <= 0 || !s.untimes() || !start.After(u.begun) {
 		return
 	}
-	if lim.Reset <= 0 {
-		grain = time.Second
-	}
-	if late := u.begun.Sub(u.more); u.whole && late <= alsoLate+grain+4*l.usual && late >= -alsoLate-l.usual {
-		length := now.Add(wait).Sub(u.begun)
-		if lim.Reset <= 0 && after == u.after {
-			length = after
+	least, length := s.endsIn(now, wait, after, grain)
+	if length > 0 {
+		same := u.length > 0 && !u.of.Equal(u.begun) && (length-u.length).Abs() <= grain+4*s.ledger.usual
+		if same || lim.Reset > 0 && !u.found {
+			s.findWindow(least, length)
 		}
-		least := length - grain - l.usual
-		length = likeliest(least, length, length+max(late, 0)) // by the clock it began when there was to be more
-		s.infer(length, length-least)
+		u.length, u.of = length, u.begun
 	}
-	u.more, u.after = latest(u.more, now.Add(wait)), after
+	u.more, u.after = now.Add(wait), after
+}
+
+// endsIn is how long the window lasts, at least and most likely, that ends after a wait, as far as answers have told when it began; 0: they
+// have not. Retry-After may be as long every time, and is the window then.
+func (s *slot) endsIn(now time.Time, wait, after, grain time.Duration) (least, length time.Duration) {
+	l, u := &s.ledger, &s.inference.untimed
+	late := max(u.begun.Sub(u.more), 0)
+	if u.more.IsZero() {
+		late = 0
+	}
+	if length = now.Add(wait).Sub(u.begun); wait == after && after == u.after && now.Sub(u.begun) <= after {
+		length = after
+	}
+	least = length - grain - l.usual
+	if !u.whole || least <= 0 || late > alsoLate+grain+4*l.usual {
+		return 0, 0
+	}
+	return least, likeliest(least, length, length+late) // by the clock it began when there was to be more
+}
+
+// findWindow takes the window to be so long, or less but longer than least, be it shorter than what was found before.
+func (s *slot) findWindow(least, length time.Duration) {
+	if u := &s.inference.untimed; u.found && length < s.terms.Window-s.ledger.inferred {
+		s.unfindWindow()
+	}
+	s.infer(length, length-least)
+	s.inference.found = true
+}
+
+// unfindWindow forgets the window that was found, and nothing of what tells how long it is.
+func (s *slot) unfindWindow() {
+	u := s.inference.untimed
+	u.found = false
+	s.forgetWindow()
+	s.inference.untimed = u
 }
 
 // inferFromTurn infers the window where nobody ever says when there is more, from the answer to c, sent at start. Where all is back the
@@ -53,24 +98,26 @@ func (s *slot) inferFromRefusal(now time.Time, lim *ServiceLimit, after, grain t
 // does without, and finds out by how long nothing is left: see drought.
 func (s *slot) inferFromTurn(now, start time.Time, c *charge, st *statement) {
 	l, u := &s.ledger, &s.inference.untimed
+	if s.policy.Window > 0 || st.remaining < 0 || l.flows() {
+		return
+	}
+	rose := !u.any || l.stated && st.remaining >= c.said || !l.stated && st.remaining > u.last
+	u.any, u.last = true, st.remaining
 	switch {
-	case s.policy.Window > 0, s.habit.onRefusals, st.remaining < 0, l.flows():
 	case st.remaining == 0:
-		if u.dry = start; u.found && start.Sub(u.begun) > s.terms.Window { // it is longer
-			was := *u
-			s.forgetWindow()
-			was.found = false
-			s.inference.untimed = was
+		if u.dry = latest(u.dry, start); u.found && start.Sub(u.begun) > s.terms.Window { // it is longer
+			s.unfindWindow()
 		}
-	case st.refused, l.stated && st.remaining < c.said: // no more than was left before
+	case st.refused || !rose:
 	default:
+		whole := st.remaining+l.sent-c.sent+c.n >= s.wholeQuota()
 		least, most := u.dry.Sub(u.begun), now.Sub(u.begun)
-		if (l.othersSeen || l.othersMet) && u.more.IsZero() && l.unnamed >= few && u.whole && u.dry.After(u.begun) && closeTo(least, most) {
+		others := l.othersSeen || l.othersMet
+		if others && u.more.IsZero() && s.untimes() && u.whole && whole && u.dry.After(u.begun) && closeTo(least, most) {
 			length := likeliest(least, most, most)
-			s.infer(length, length-least)
-			u.found = true
+			s.findWindow(least, length)
 		}
-		u.begun, u.whole = now, st.remaining+l.sent-c.sent+c.n >= s.wholeQuota()
+		u.begun, u.whole = now, whole
 	}
 }
 
