@@ -44,7 +44,8 @@ func (k *contest) known() bool { return k.share > 0 }
 // were seen to use a quota of which a part came back. Where it runs dry all the same, somebody has come who does not know how much
 // there is for each; then all find that out anew, as does who has not asked for long.
 func (k *contest) hear(now, start time.Time, l *ledger, c *charge, p *Policy, s *statement, left int64) {
-	silent := start.Sub(latest(k.heard, l.closed)) // so long nothing kept it from asking but itself, or its pace
+	silent := start.Sub(latest(k.heard, l.stopped)) // so long nothing kept it from asking but itself, or its pace
+	leap := left - k.left
 	k.left, k.quota, k.heard = left, p.Quota, now
 	orDefault(&k.quota, l.drought.whole)
 	all := 4*max(k.most, left) >= 3*k.quota
@@ -59,7 +60,7 @@ func (k *contest) hear(now, start time.Time, l *ledger, c *charge, p *Policy, s 
 	shared := l.othersSeen || l.othersMet
 	switch {
 	case p.Unit != UnitRequests, p.Window > 0 && l.inferred == 0, l.shape == shapeSliding, l.shape == shapeRefill && l.fillsUp, l.twoCounts(), // it is known how it comes back
-		all && (left == 0 || !shared): // or all at once, or nobody else is there
+		2*leap >= k.quota, all && (left == 0 || !shared): // or that is at once; or most of it did, and nobody else is there or it is gone again
 		k.end()
 	case !k.is() && (!shared || !l.drought.part || min(k.quota, l.drought.whole) < few):
 	case k.known() && silent.Seconds() > contestSilent*contestSlow/(k.share*k.factor):
@@ -68,8 +69,10 @@ func (k *contest) hear(now, start time.Time, l *ledger, c *charge, p *Policy, s 
 		k.share, k.dry, k.got, k.dries = 0, now, 0, 0
 	case k.known():
 		k.adapt(s.refused)
+	case !k.dry.IsZero() && silent > 2*apartTrips*l.quickest+time.Second: // what it gets without asking is no share
+		k.dry = time.Time{}
 	case left > 0:
-	case k.dry.IsZero(), silent > 2*apartTrips*l.quickest+time.Second:
+	case k.dry.IsZero():
 		k.dry, k.got = now, 0
 	case k.got >= few && now.Sub(k.dry) > l.quickest: // at both times nothing was left
 		k.share, k.factor = float64(k.got)/now.Sub(k.dry).Seconds(), 1

@@ -16,6 +16,7 @@ type drought struct {
 	patience int           // … and how many there are to be before a shorter one is tried
 	back     int64         // what was back after the latest wait …
 	most     int64         // … and the most that was after one as long
+	long     bool          // the one named last was, as a penalty may be
 	halved   int           // the present wait was halved so often, for little was back after the latest …
 	spared   int           // … and this much less often than it may be, for that was too often once
 	longer   time.Duration // so many tenths of a window longer the latest wait was made, for more to come back …
@@ -61,7 +62,7 @@ func (l *ledger) hearNothingLeft(now, start time.Time, p *Policy, s *statement, 
 		d.dry = now
 	}
 	wait := s.reset
-	if wait >= 0 && d.blind > 0 { // what is named now holds from when nothing was left
+	if wait >= 0 && d.blind > 0 && d.believes(now.Add(wait).Sub(d.dry)) { // what is named now holds from when nothing was left
 		d.blind = now.Add(wait).Sub(d.dry)
 		if d.longest > d.blind-s.resolution { // it was enough, and is what this may have been rounded up from
 			d.blind = min(d.blind, d.longest)
@@ -94,6 +95,14 @@ func (l *ledger) hearNothingLeft(now, start time.Time, p *Policy, s *statement, 
 	}
 	l.close(now, wait+l.stagger(wait, p, s), atMost)
 	return wait > atMost
+}
+
+// believes reports whether a wait that is named now is to be enough later on, too: of long ones the second in a row, for the first may be
+// a penalty.
+func (d *drought) believes(wait time.Duration) bool {
+	before := d.long
+	d.long = wait > onceMost
+	return before || !d.long
 }
 
 // stagger is how much later than more may be left one looks for it, where others use the quota and less than half of it was back at once:
@@ -176,7 +185,9 @@ func (l *ledger) close(now time.Time, wait, atMost time.Duration) {
 }
 
 // closeUntil lets nothing start before an instant.
-func (l *ledger) closeUntil(at time.Time) { l.closed = latest(l.closed, at) }
+func (l *ledger) closeUntil(at time.Time) {
+	l.closed, l.stopped = latest(l.closed, at), latest(l.stopped, at)
+}
 
 // lasts reports whether there is one.
 func (d *drought) lasts() bool { return !d.dry.IsZero() }

@@ -8,6 +8,7 @@ type resets struct {
 	opens    time.Time     // … and taken to be at this instant; zero: not said
 	named    time.Time     // the reset named last, for what it is worth
 	closed   time.Time     // nothing may start before: an answer named this instant with nothing left
+	stopped  time.Time     // until when that was so last, in whatever epoch
 	last     time.Time     // when the reset before this epoch was taken to be
 	previous time.Time     // the reset before this epoch as it was named …
 	anchor   time.Time     // … and that of an epoch some …

@@ -87,7 +87,7 @@ func (s *slot) resize(now time.Time, p Policy) {
 	}
 	if known.Quota > 0 && known.Quota != p.Quota {
 		s.habit.atOnce = false // it may be another one that is told of now and then
-		s.nextUnit = nextUnit{}
+		s.nextUnit, s.inference.untimed = nextUnit{}, untimed{}
 		s.ledger.anew()
 	}
 	if p.Window == 0 || s.inference.loose && s.inference.shown {

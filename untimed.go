@@ -5,19 +5,26 @@ import "time"
 // An untimed is what tells how long a window is of which accepted answers say how much is left, but not until when. Where several use
 // it, who does not know when it ends has nothing to spread the rest over, and all go for the last units at the same moment.
 type untimed struct {
-	begun time.Time // when the first answer came since more was back …
-	whole bool      // … which was all …
-	dry   time.Time // … and when the latest request went whose answer said that nothing is left
-	last  int64     // left by the latest answer
-	any   bool      // one came
+	begun time.Time     // when the first answer came since more was back …
+	whole bool          // … which was all …
+	dry   time.Time     // … and when the latest request went whose answer said that nothing is left
+	last  int64         // left by the latest answer …
+	heard time.Time     // … which came then …
+	gap   time.Duration // … and for how long, at most, nobody asked since more was back
 
 	more   time.Time     // when there is to be more, as a refusal said last …
-	after  time.Duration // … and what Retry-After said in it
-	length time.Duration // of the window that it was the end of …
-	of     time.Time     // … which began then
+	after  time.Duration // … and what Retry-After said in it, …
+	took   time.Duration // … so long after the first answer …
+	length time.Duration // … of the window that it was the end of, which lasts so long …
+	of     time.Time     // … and began then
 
-	found bool // the window is as long as these tell
+	found bool // the window is as long as these tell …
+	early int  // … and so many turns in a row came before half of that was over
 }
+
+// onceMost is how long a window, or a wait for more, is at most that is believed as soon as one refusal shows it: what is longer may be a
+// penalty.
+const onceMost = 10 * time.Minute
 
 // alsoLate is by how much later than it was named an instant can be met, at most, for what follows to have begun then.
 const alsoLate = time.Second
@@ -36,8 +43,8 @@ func (s *slot) wholeQuota() int64 {
 
 // inferFromRefusal infers the window from a refusal, of a request sent at start, that says when there is more. Where all was back as
 // soon as the one before it had said, that was a window's end, and this is the next: as long after the first answer between them as
-// a window lasts. Where it is only Retry-After that says so, or another length was found before, two have to show the same, for one may name
-// what another limit, or a penalty, takes.
+// a window lasts. Where it is only Retry-After that says so, or it is long, or another length was found before, two have to show the same,
+// for one may name what another limit, or a penalty, takes.
 func (s *slot) inferFromRefusal(now, start time.Time, lim *ServiceLimit, after, grain time.Duration) {
 	u := &s.inference.untimed
 	wait := lim.Reset
@@ -47,30 +54,32 @@ func (s *slot) inferFromRefusal(now, start time.Time, lim *ServiceLimit, after, 
 	if lim.Remaining != 0 || wait <= 0 || !s.untimes() || !start.After(u.begun) {
 		return
 	}
-	least, length := s.endsIn(now, wait, after, grain)
+	least, length := s.endsIn(now, start, wait, after, grain)
 	if length > 0 {
 		same := u.length > 0 && !u.of.Equal(u.begun) && (length-u.length).Abs() <= grain+4*s.ledger.usual
-		if same || lim.Reset > 0 && !u.found {
+		if same || lim.Reset > 0 && length <= onceMost && !u.found {
 			s.findWindow(least, length)
 		}
 		u.length, u.of = length, u.begun
 	}
-	u.more, u.after = now.Add(wait), after
+	u.more, u.after, u.took = now.Add(wait), after, now.Sub(u.begun)
 }
 
 // endsIn is how long the window lasts, at least and most likely, that ends after a wait, as far as answers have told when it began; 0: they
-// have not. Retry-After may be as long every time, and is the window then.
-func (s *slot) endsIn(now time.Time, wait, after, grain time.Duration) (least, length time.Duration) {
+// have not. Retry-After may be as long every time, whenever it comes, and is the window then.
+func (s *slot) endsIn(now, start time.Time, wait, after, grain time.Duration) (least, length time.Duration) {
 	l, u := &s.ledger, &s.inference.untimed
 	late := max(u.begun.Sub(u.more), 0)
 	if u.more.IsZero() {
 		late = 0
 	}
-	if length = now.Add(wait).Sub(u.begun); wait == after && after == u.after && now.Sub(u.begun) <= after {
+	took, slack := now.Sub(u.begun), grain+4*l.usual
+	if length = took + wait; wait == after && after == u.after && took <= after && (took-u.took).Abs() > slack {
 		length = after
 	}
 	least = length - grain - l.usual
-	if !u.whole || least <= 0 || late > alsoLate+grain+4*l.usual {
+	missed := u.begun.Add(alsoLate).Before(u.more) && start.After(u.more) // nothing was seen to be back by then
+	if !u.whole || least <= 0 || late > alsoLate+slack || missed || 4*u.gap > length {
 		return 0, 0
 	}
 	return least, likeliest(least, length, length+late) // by the clock it began when there was to be more
@@ -88,7 +97,7 @@ func (s *slot) findWindow(least, length time.Duration) {
 // unfindWindow forgets the window that was found, and nothing of what tells how long it is.
 func (s *slot) unfindWindow() {
 	u := s.inference.untimed
-	u.found = false
+	u.found, u.early = false, 0
 	s.forgetWindow()
 	s.inference.untimed = u
 }
@@ -101,11 +110,14 @@ func (s *slot) inferFromTurn(now, start time.Time, c *charge, st *statement) {
 	if s.policy.Window > 0 || st.remaining < 0 || l.flows() {
 		return
 	}
-	rose := !u.any || l.stated && st.remaining >= c.said || !l.stated && st.remaining > u.last
-	u.any, u.last = true, st.remaining
+	rose := l.stated && st.remaining >= c.said && !st.free || !l.stated && st.remaining > u.last
+	if !u.heard.IsZero() {
+		u.gap = max(u.gap, start.Sub(latest(u.heard, l.stopped)))
+	}
+	u.last, u.heard = st.remaining, now
 	switch {
 	case st.remaining == 0:
-		if u.dry = latest(u.dry, start); u.found && start.Sub(u.begun) > s.terms.Window { // it is longer
+		if u.dry = latest(u.dry, start); u.found && start.Sub(u.begun) > s.terms.Window && 4*u.gap <= s.terms.Window { // it is longer
 			s.unfindWindow()
 		}
 	case st.refused || !rose:
@@ -113,11 +125,16 @@ func (s *slot) inferFromTurn(now, start time.Time, c *charge, st *statement) {
 		whole := st.remaining+l.sent-c.sent+c.n >= s.wholeQuota()
 		least, most := u.dry.Sub(u.begun), now.Sub(u.begun)
 		others := l.othersSeen || l.othersMet
-		if others && u.more.IsZero() && s.untimes() && u.whole && whole && u.dry.After(u.begun) && closeTo(least, most) {
-			length := likeliest(least, most, most)
-			s.findWindow(least, length)
+		if u.early++; !whole || !u.whole || 2*most >= s.terms.Window-l.inferred {
+			u.early = 0
 		}
-		u.begun, u.whole = now, whole
+		switch {
+		case u.found && u.early >= convinced: // it is far shorter
+			s.unfindWindow()
+		case others && u.more.IsZero() && s.untimes() && u.whole && whole && u.dry.After(u.begun) && 4*u.gap <= most && closeTo(least, most):
+			s.findWindow(least, likeliest(least, most, most))
+		}
+		u.begun, u.whole, u.gap = now, whole, 0
 	}
 }
 
