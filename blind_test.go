@@ -201,6 +201,7 @@ func TestRetryAfterOfARefusalIsKeptToWhereOnlyTheWindowIsNamed(t *testing.T) {
 // A wait for more that is hardly too short is made a little longer. Where that is too short, too, the next time that windows mostly last
 // is tried, and not one far beyond it.
 func TestWaitThatIsALittleTooShortIsNotFollowedByOneOfMinutes(t *testing.T) {
+	manyRequests(t)
 	for _, quota := range []int{60, 1000} {
 		synctest.Test(t, func(t *testing.T) {
 			const length, lasts = time.Minute, 10 * time.Minute

@@ -11,6 +11,7 @@ import (
 // A limit in flight lets in as many each time. Where of a crowd all are refused but for a handful, though half as many had all gone well, it
 // is none, even if the next one alone is accepted: a bucket has a unit again by then.
 func TestBucketThatRefusesMostOfACrowdIsNotTakenForALimitInFlight(t *testing.T) {
+	manyRequests(t)
 	tally, _ := load{heedtest.Config{
 		Algorithm: heedtest.TokenBucket, Dialect: heedtest.RetryAfterOnly, RetryAfter: heedtest.RetryAfter{Mode: heedtest.RetryAfterShort},
 		Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}, Latency: heedtest.RoundTrip(500 * time.Millisecond),

@@ -61,6 +61,7 @@ func TestProcessesFindOutHowLongAWindowIsThatAcceptedAnswersDoNotTime(t *testing
 
 // A refusal that names a day, or two hours, as a penalty does, is waited for, and makes no window of that.
 func TestOnePenaltyIsNoWindow(t *testing.T) {
+	manyRequests(t)
 	synctest.Test(t, func(t *testing.T) {
 		const quota, length, lasts = 60, time.Minute, 3 * time.Hour
 		began, last, refused := time.Now(), 0, 0
