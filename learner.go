@@ -320,6 +320,7 @@ func (l *learner) refusedAgain(r *rejection) {
 	}
 	if !start.After(l.began) {
 		l.also++
+		l.crowd.well = max(l.crowd.well, r.pm.well)
 	}
 	if !r.whole {
 		l.whole, l.known = false, nil
