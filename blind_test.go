@@ -208,9 +208,7 @@ func TestWaitThatIsALittleTooShortIsNotFollowedByOneOfMinutes(t *testing.T) {
 			time.Sleep(36600 * time.Millisecond)
 			w := window{quota: quota, length: length}
 			l := &limiter{way: 50 * time.Millisecond, accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
-				if !now.Before(w.end) {
-					w.used, w.end = 0, now.Truncate(length).Add(length)
-				}
+				w.turnByClock(now)
 				ok := w.take(now)
 				countsOf(h, quota, float64(max(quota-w.used, 0)))
 				return ok

@@ -46,8 +46,7 @@ func (k *contest) known() bool { return k.share > 0 }
 func (k *contest) hear(now, start time.Time, l *ledger, c *charge, p *Policy, s *statement, left int64) {
 	silent := start.Sub(latest(k.heard, l.stopped)) // so long nothing kept it from asking but itself, or its pace
 	leap := left - k.left
-	k.left, k.quota, k.heard = left, p.Quota, now
-	orDefault(&k.quota, l.drought.whole)
+	k.left, k.quota, k.heard = left, l.drought.all(p), now
 	all := 4*max(k.most, left) >= 3*k.quota
 	if k.most = max(k.most, left); left == 0 {
 		k.most, k.dries = 0, k.dries+1
@@ -57,10 +56,9 @@ func (k *contest) hear(now, start time.Time, l *ledger, c *charge, p *Policy, s 
 	if !s.refused && !s.free {
 		k.got += c.n
 	}
-	shared := l.othersSeen || l.othersMet
+	shared := l.inCompany()
 	switch {
-	case p.Unit != UnitRequests, p.Window > 0 && l.inferred == 0, l.shape == shapeSliding, l.shape == shapeRefill && l.fillsUp, l.twoCounts(), // it is known how it comes back
-		2*leap >= k.quota, all && (left == 0 || !shared): // or that is at once; or most of it did, and nobody else is there or it is gone again
+	case !l.fillsUnseen(p), 2*leap >= k.quota, all && (left == 0 || !shared): // or at once; or most did, and it is gone again, or nobody else is there
 		k.end()
 	case !k.is() && (!shared || !l.drought.part || min(k.quota, l.drought.whole) < few):
 	case k.known() && silent.Seconds() > contestSilent*contestSlow/(k.share*k.factor):
@@ -78,6 +76,12 @@ func (k *contest) hear(now, start time.Time, l *ledger, c *charge, p *Policy, s 
 		k.share, k.factor = float64(k.got)/now.Sub(k.dry).Seconds(), 1
 		k.stays = max(min(float64(k.quota)/contestPart, contestMost*(1+k.share*l.quickest.Seconds())), contestLeast)
 	}
+}
+
+// fillsUnseen reports whether a quota may be a bucket's of which it is not known how fast it fills.
+func (l *ledger) fillsUnseen(p *Policy) bool {
+	known := l.shape == shapeSliding || l.shape == shapeRefill && l.fillsUp || l.twoCounts()
+	return p.Unit == UnitRequests && (p.Window == 0 || l.inferred > 0) && !known
 }
 
 // end forgets what is known of it.

@@ -48,10 +48,7 @@ func (l *ledger) hearNothingLeft(now, start time.Time, p *Policy, s *statement, 
 	if s.refused {
 		d.spent(now, p)
 	}
-	again, all := d.lasts(), p.Quota
-	if all <= 0 {
-		all = d.whole
-	}
+	again, all := d.lasts(), d.all(p)
 	switch {
 	case !again:
 		d.part, d.gained = 2*d.gained < all, 0
@@ -110,7 +107,7 @@ func (d *drought) believes(wait time.Duration) bool {
 // only where no reset is named, or one so near that rounding can have it be the same for all of them.
 func (l *ledger) stagger(wait time.Duration, p *Policy, s *statement) time.Duration {
 	known := l.shape == shapeSliding && p.Window > 2*s.resolution || l.shape == shapeReset && p.Window > 0 && s.reset < 0 // when more is back
-	if !l.drought.part || !l.othersSeen && !l.othersMet || s.reset > 2*s.resolution || known {
+	if !l.drought.part || !l.inCompany() || s.reset > 2*s.resolution || known {
 		return 0
 	}
 	most := wait / 2
@@ -187,6 +184,14 @@ func (l *ledger) close(now time.Time, wait, atMost time.Duration) {
 // closeUntil lets nothing start before an instant.
 func (l *ledger) closeUntil(at time.Time) {
 	l.closed, l.stopped = latest(l.closed, at), latest(l.stopped, at)
+}
+
+// all is how many units there can be, as far as is known.
+func (d *drought) all(p *Policy) int64 {
+	if p.Quota > 0 {
+		return p.Quota
+	}
+	return d.whole
 }
 
 // lasts reports whether there is one.

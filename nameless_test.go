@@ -108,6 +108,13 @@ func (w *window) take(now time.Time) bool {
 	return w.used <= w.quota
 }
 
+// turnByClock has the window begin anew where one is over that goes by the clock.
+func (w *window) turnByClock(now time.Time) {
+	if !now.Before(w.end) {
+		w.used, w.end = 0, now.Truncate(w.length).Add(w.length)
+	}
+}
+
 // announce says it as flask-limiter does.
 func (w *window) announce(h http.Header) {
 	h.Set("X-Ratelimit-Limit", strconv.Itoa(w.quota))
@@ -264,9 +271,7 @@ func TestTightestOfSeveralQuotasIsNotTakenForAnother(t *testing.T) {
 		return func(now time.Time, h http.Header) bool {
 			ok, tightest := true, byClock[0]
 			for i, w := range byClock {
-				if !now.Before(w.end) {
-					w.used, w.end = 0, now.Truncate(w.length).Add(w.length)
-				}
+				w.turnByClock(now)
 				ok = w.take(now) && ok
 				left := max(w.quota-w.used, 0)
 				if left < max(tightest.quota-tightest.used, 0) {
@@ -339,9 +344,7 @@ func TestLimitsOfWhichTheTightestIsToldHoldAllRoutes(t *testing.T) {
 		return &limiter{way: 10 * time.Millisecond, accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
 			ok, tightest := true, ws[0]
 			for _, w := range ws {
-				if !now.Before(w.end) {
-					w.used, w.end = 0, now.Truncate(w.length).Add(w.length)
-				}
+				w.turnByClock(now)
 				ok = ok && w.used < w.quota
 			}
 			for _, w := range ws {

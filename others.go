@@ -94,6 +94,9 @@ func (c *company) remember() {
 	}
 }
 
+// inCompany reports whether others use the quota, or did, and it has not shown since that nobody does.
+func (c *company) inCompany() bool { return c.othersSeen || c.othersMet }
+
 // noise is by how much what is said can differ from what was reckoned with though
 // nobody else uses the quota: what a body costs is an estimate until it is over.
 func (l *ledger) noise(c *charge, p *Policy) int64 {

@@ -309,9 +309,7 @@ func roundedUp(back time.Duration) int { return int((back + time.Second - 1) / t
 func byClock(quota int, length time.Duration) func(time.Time) (bool, int, time.Duration) {
 	w := window{quota: quota, length: length}
 	return func(now time.Time) (bool, int, time.Duration) {
-		if !now.Before(w.end) {
-			w.used, w.end = 0, now.Truncate(length).Add(length)
-		}
+		w.turnByClock(now)
 		ok := w.take(now)
 		return ok, max(quota-w.used, 0), w.end.Sub(now)
 	}

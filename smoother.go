@@ -60,7 +60,7 @@ func (s *slot) plannedTo() time.Time {
 	if s.source == SourceConfigured || s.ledger.flows() || s.ledger.isFar(&s.terms) {
 		return time.Time{}
 	}
-	if due := s.ledger.due(&s.terms); !due.IsZero() || !s.ledger.othersSeen && !s.ledger.othersMet {
+	if due := s.ledger.due(&s.terms); !due.IsZero() || !s.ledger.inCompany() {
 		return due
 	}
 	return s.ledger.ends(&s.terms)
@@ -168,7 +168,7 @@ func (s *slot) paced(now time.Time, ahead time.Duration, waiting, left float64, 
 // in doubt how the quota comes back, or depends on what was used before, or nobody said yet that it is back, as much need not be
 // there as it seems.
 func (s *slot) affords(now, until time.Time, waiting, there float64, sm *Smoothing) bool {
-	if !s.isTold(now) || s.ledger.othersSeen || s.ledger.othersMet || sm.always() {
+	if !s.isTold(now) || s.ledger.inCompany() || sm.always() {
 		return false
 	}
 	return s.demand.batches.ahead(until, waiting, s.terms.Quota) <= there
@@ -191,7 +191,7 @@ func (s *slot) isTold(now time.Time) bool {
 // mayBeAll reports whether the requests that come may be all there are: they have only begun to. Then half of what
 // there is may go as they come. Where they keep coming, or others may use the quota too, they are taken to go on.
 func (s *slot) mayBeAll(now time.Time, span time.Duration, waiting bool) bool {
-	if s.ledger.othersSeen || s.ledger.othersMet || s.demand.lasts(now, span, waiting) {
+	if s.ledger.inCompany() || s.demand.lasts(now, span, waiting) {
 		return false
 	}
 	switch {

@@ -124,14 +124,13 @@ func (s *slot) inferFromTurn(now, start time.Time, c *charge, st *statement) {
 	default:
 		whole := st.remaining+l.sent-c.sent+c.n >= s.wholeQuota()
 		least, most := u.dry.Sub(u.begun), now.Sub(u.begun)
-		others := l.othersSeen || l.othersMet
 		if u.early++; !whole || !u.whole || 2*most >= s.terms.Window-l.inferred {
 			u.early = 0
 		}
 		switch {
 		case u.found && u.early >= convinced: // it is far shorter
 			s.unfindWindow()
-		case others && u.more.IsZero() && s.untimes() && u.whole && whole && u.dry.After(u.begun) && 4*u.gap <= most && closeTo(least, most):
+		case l.inCompany() && u.more.IsZero() && s.untimes() && u.whole && whole && u.dry.After(u.begun) && 4*u.gap <= most && closeTo(least, most):
 			s.findWindow(least, likeliest(least, most, most))
 		}
 		u.begun, u.whole, u.gap = now, whole, 0

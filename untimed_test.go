@@ -37,8 +37,8 @@ func TestProcessesFindOutHowLongAWindowIsThatAcceptedAnswersDoNotTime(t *testing
 					time.Sleep(1850 * time.Millisecond)
 					w := window{quota: quota, length: length}
 					l := &limiter{way: 50 * time.Millisecond, accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
-						if byTheClock && !now.Before(w.end) {
-							w.used, w.end = 0, now.Truncate(length).Add(length)
+						if byTheClock {
+							w.turnByClock(now)
 						}
 						ok := w.take(now)
 						countsOf(h, quota, float64(max(quota-w.used, 0)))
