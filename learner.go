@@ -17,8 +17,7 @@ type learner struct {
 	chance        chance
 	interruptions interruptions
 	descent       descent
-	strict        *strict // from the first refusal on, which most never have …
-	turns         *turns  // … like these
+	strict        *strict // from the first refusal on, which most never have
 
 	since    time.Time     // the cycle's beginning: the latest reopening, or the first request
 	last     time.Time     // latest accepted answer
@@ -67,7 +66,6 @@ func (p *partition) learnAccepted(now time.Time, pm *Permit) {
 	l.out.accepted(pm.path, pm.start)
 	l.pages.accepted(pm)
 	if l.blocked {
-		l.turns.latest.accepted(pm.start)
 		if pm.doubted || pm.start.After(l.began) {
 			p.learnReopened(now, pm.start)
 		} else {
@@ -255,9 +253,8 @@ func (p *partition) learnRefused(now time.Time, r *rejection) {
 		l.by429 = !r.whole || known != nil
 	}
 	if l.strict == nil {
-		l.strict, l.turns = newStrict(l.accepted, l.last.Sub(l.since)-l.quickest), &turns{}
+		l.strict = newStrict(l.accepted, l.last.Sub(l.since)-l.quickest)
 	}
-	l.turns.begin(pm.start, l.hint, r.hint)
 	l.hinted(pm.start, r.hint)
 	l.block = l.block.next(now, pm.start, r.hint > 0, r.whole)
 	l.interrupted, l.known = interrupted, known
@@ -309,7 +306,6 @@ func (p *partition) exceeded(now time.Time, r *rejection, inFlight bool) {
 // refusedAgain is learnRefused within a block.
 func (l *learner) refusedAgain(r *rejection) {
 	start := r.pm.start
-	l.turns.latest.refused(start, r.hint)
 	if r.fresh || r.pm.doubted {
 		l.probes++
 		l.descent.refused++
@@ -416,7 +412,7 @@ func (p *partition) unlearn() {
 	l.mostInARow, l.unrefused, l.outages = 0, 0, 0
 	l.hint, l.open, l.shrinks, l.short = 0, 0, false, tooShort{}
 	l.chance.rested()
-	l.strict, l.turns, l.descent = nil, nil, descent{}
+	l.strict, l.descent = nil, descent{}
 }
 
 // setLearnedRate has the learned slot let requests through at the pace: where refusals have

@@ -17,6 +17,7 @@ func (l *learner) measure(reopened, shut time.Time) {
 	longest, shortest, climb, doubt := reopened.Sub(l.since), shut.Sub(l.since), 0.0, 0.0
 	open, hint := l.wasOpen(), l.named.Sub(l.began)
 	told := l.timed && l.probes == 0
+	round := isRound(l.accepted)
 	switch {
 	case told: // rounded up to a second
 		shortest = longest - time.Second - l.trip()
@@ -28,7 +29,10 @@ func (l *learner) measure(reopened, shut time.Time) {
 			n = wholeOfFew
 		}
 		most := min(rateOf(n, shortest), 1/max(l.crowd.trip(), nearBy.Seconds()))
-		if d := doublings(rateOf(l.accepted, longest), most); d >= settled {
+		switch d := doublings(rateOf(l.accepted, longest), most); {
+		case (l.timed || d < settled) && round && nextRoundTime(shortest+1) == roundTime(longest):
+			climb = 0
+		case d >= settled:
 			climb, doubt = gently, d
 		}
 	}
@@ -42,6 +46,8 @@ func (l *learner) measure(reopened, shut time.Time) {
 			climb = 0
 		}
 	case window > shortest:
+	case told && round && nextRoundTime(longest) <= longest*5/4: // it had begun before
+		window = nextRoundTime(longest)
 	default: // it may be two by the clock, of which the first was used in part
 		window, climb = longest, max(climb, gently)
 	}
@@ -54,6 +60,9 @@ func (l *learner) measure(reopened, shut time.Time) {
 	// takes, or a penalty, or was an outage where it took long. Trying twice as much costs no more
 	// than what is left of a window.
 	r.trial = (told || l.closed() > outageMostly) && open < l.windowClosed(open)/4 && l.triesCheaply()
+	if n := roundCount(l.accepted); n < l.accepted && !r.trial { // which tells how much it is
+		r.cycle, r.low = n, rateOf(n, window)
+	}
 }
 
 // onceMore takes in that a trial was refused after n requests. Where that is more than the first measure, but less than two of it, it

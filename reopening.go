@@ -43,6 +43,9 @@ func (l *learner) learnRate(now, start time.Time) bool {
 	if l.probes == 0 && l.named.After(shut) && !l.named.After(start) {
 		reopened, shut = l.named, l.named // it would have been accepted then
 	}
+	if len(r.zeros) > 0 {
+		r.zeros[0].shut, r.zeros[0].reopened = l.refused, start
+	}
 	if l.besideChance() {
 		l.reopenedBeside(now, start, reopened, shut)
 		return true
@@ -64,12 +67,10 @@ func (l *learner) learnRate(now, start time.Time) bool {
 	default:
 		l.measure(reopened, shut)
 	}
-	if len(r.zeros) > 1 && r.penalty == 0 {
-		if !anew || r.climb == 0 { // what may be too low is not confirmed by what it was measured by
-			l.remeasure(reopened)
-		}
-		l.measureTurns()
+	if len(r.zeros) > 1 && r.penalty == 0 && (!anew || r.climb == 0) { // what may be too low is not confirmed by what it was measured by
+		l.remeasure(reopened)
 	}
+	l.align(reopened)
 	l.learnBunches()
 	l.riseAgain()
 	r.opened, l.seen = mark{start, r.total}, now
