@@ -12,9 +12,9 @@ type history struct {
 	opened mark   // … and until the latest reopening
 	burst  int64  // of them, those before the first reopening, or what a window was seen to let through that was larger
 	zeros  []zero // the latest refusals that began a block, the last one first
-	steps  []step // instants, so many of them in a burst …
+	steps  []step // how many were accepted by some instants …
 	next   int    // … the oldest of them, once there are all …
-	apart  int64  // … and so many accepted requests apart, until it is known how large a burst is
+	apart  int64  // … so many accepted requests apart, until it is known how large a burst is
 }
 
 // A mark is how many requests had been accepted by an instant.
@@ -37,8 +37,8 @@ type step struct {
 
 const (
 	mostZeros = 4
-	mostSteps = 128
-	ofBurst   = 16 // steps
+	mostSteps = 8 * ofBurst
+	ofBurst   = 16 // steps in as many requests as a burst has, and up to twice as many until that is known
 )
 
 // accepted counts a request sent at an instant.
