@@ -26,7 +26,7 @@ const (
 // align takes the limit for windows by the clock where those explain the latest refusals. The latest block is over since reopened.
 func (l *learner) align(reopened time.Time) {
 	r := &l.rate
-	c, zeros := r.course(), r.zeros
+	zeros := r.zeros
 	if i := slices.IndexFunc(zeros, func(z zero) bool { return z.reopened.IsZero() }); i >= 0 {
 		zeros = zeros[:i]
 	}
@@ -34,7 +34,7 @@ func (l *learner) align(reopened time.Time) {
 	if len(zeros) < 2 || asManyEachTime(zeros) || unlikely && len(zeros) < mostZeros {
 		return
 	}
-	jitter := l.trip() - l.quickest
+	c, jitter := r.course(), l.trip()-l.quickest
 	if r.sure && c.slides(zeros, r.window, jitter) {
 		return
 	}

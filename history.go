@@ -71,7 +71,7 @@ func (h *history) note(start time.Time) {
 		for i := range ofBurst {
 			h.steps[i] = h.steps[2*i]
 		}
-		h.steps, h.apart = append(h.steps[:ofBurst], s), 2*h.apart
+		h.steps, h.apart = append(h.steps[:ofBurst], s), 2*h.spacing()
 	case k < mostSteps:
 		h.steps = append(h.steps, s)
 	default:
@@ -82,8 +82,8 @@ func (h *history) note(start time.Time) {
 
 // spacing is how many requests are accepted from one step to the next.
 func (h *history) spacing() int64 {
-	if h.apart = max(h.apart, 1); h.burst == 0 || len(h.zeros) == 0 {
-		return h.apart
+	if h.burst == 0 || len(h.zeros) == 0 {
+		return max(h.apart, 1)
 	}
 	return h.burst / ofBurst
 }
