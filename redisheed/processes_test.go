@@ -143,6 +143,22 @@ func (h *tripCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.
 	return next
 }
 
+// A distance is how long each command is on its way. It is a redis.Hook.
+type distance time.Duration
+
+func (d distance) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (d distance) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		time.Sleep(time.Duration(d))
+		return next(ctx, cmd)
+	}
+}
+
+func (d distance) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
 // A worker is another process at work.
 type worker struct {
 	t   testing.TB
