@@ -28,6 +28,9 @@ func TestLimitWhoseRefusalsNameNoQuotaIsLearned(t *testing.T) {
 	} {
 		for _, quota := range []int{10, 50} {
 			for _, way := range []time.Duration{time.Millisecond, 100 * time.Millisecond} {
+				if testing.Short() && (quota > 10 || way > time.Millisecond) { // the race detector would take a minute
+					continue
+				}
 				synctest.Test(t, func(t *testing.T) {
 					w := window{quota: quota, length: time.Duration(quota) * 100 * time.Millisecond}
 					l := &limiter{way: way, accepts: func(_ *http.Request, now time.Time, h http.Header) bool {
@@ -117,6 +120,9 @@ func TestQuotaOfWhichRefusalsAloneSayHowMuchIsLeftIsUsedUp(t *testing.T) {
 			{1000, time.Minute, true, 130},
 		} {
 			if !resets && c.bucket { // see TestBucketThatOnlyRefusalsTellOfIsUsedUp
+				continue
+			}
+			if testing.Short() && time.Duration(c.quota)*time.Minute > 100*c.window { // the race detector would take half a minute
 				continue
 			}
 			for _, way := range []time.Duration{time.Millisecond, 100 * time.Millisecond} {
