@@ -15,8 +15,10 @@ type drought struct {
 	waits    int           // … so many in a row …
 	patience int           // … and how many there are to be before a shorter one is tried
 	back     int64         // what was back after the latest wait …
+	before   int64         // … and after the one before …
 	most     int64         // … and the most that was after one as long
 	long     bool          // the one named last was, as a penalty may be
+	alone    bool          // nobody else uses it, as far as is seen: then it was none of theirs that came first
 	halved   int           // the present wait was halved so often, for little was back after the latest …
 	spared   int           // … and this much less often than it may be, for that was too often once
 	longer   time.Duration // so many tenths of a window longer the latest wait was made, for more to come back …
@@ -31,6 +33,7 @@ type drought struct {
 // the answer says or, where it does not, as it is likely to last. It reports whether that
 // is longer than atMost.
 func (l *ledger) hearNothingLeft(now, start time.Time, p *Policy, s *statement, atMost time.Duration) (capped bool) {
+	l.dried = latest(l.dried, start)
 	if s.reset > p.Window/4 && !l.drought.lasts() {
 		l.hearEnd(now.Add(s.reset), s, p)
 	}
@@ -45,6 +48,7 @@ func (l *ledger) hearNothingLeft(now, start time.Time, p *Policy, s *statement, 
 		l.lumps.stuck = lumpy
 	}
 	d := &l.drought
+	d.alone = !l.inCompany()
 	if s.refused {
 		d.spent(now, p)
 	}
@@ -224,7 +228,7 @@ func (d *drought) blindWait(now time.Time, refused, again bool) time.Duration {
 		if d.blind >= d.longest {
 			d.longest = 0
 		}
-		was := d.blind
+		was, waits := d.blind, 0
 		switch {
 		case d.enough == d.blind && 0 < d.waits && d.waits < seldomShort: // it is hardly enough
 			d.enough, d.proven, d.blind = 0, d.blind, d.blind+d.blind/4
@@ -232,7 +236,9 @@ func (d *drought) blindWait(now time.Time, refused, again bool) time.Duration {
 			d.enough = 0
 		case d.enough > d.blind: // a shorter one was tried
 			d.proven, d.blind = d.blind, d.enough
-			d.patience *= 2
+			if d.patience *= 2; d.alone {
+				d.blind, waits = likelyTime(d.proven+d.proven/8, d.enough-d.enough/8, d.enough), 1
+			}
 		default:
 			least := d.blind + d.blind/8
 			if roundTime(d.blind) == d.blind {
@@ -243,17 +249,26 @@ func (d *drought) blindWait(now time.Time, refused, again bool) time.Duration {
 		if d.longest > 0 { // what is enough only by chance does not make that too short
 			d.blind = min(d.blind, d.longest)
 		}
-		if d.waits, d.most = 0, 0; d.blind > was { // more will be back
+		if d.waits, d.most = waits, 0; d.blind > was { // more will be back
 			d.gave = 0
 		}
 		if left := d.dry.Add(d.blind).Sub(now); left > 0 {
 			return left
 		}
+	case again && d.scant(): // it is hardly enough
+		d.proven, d.blind = d.blind, d.blind+d.blind/16
+		d.waits, d.back, d.most = 0, 1, 0
 	case again: // one was back, which may be all there is
 		d.waited(0)
 	}
 	d.halve()
 	return max(d.blind>>d.halved, blindLeast)
+}
+
+// scant reports whether a wait that brought one back was hardly too short: the one before brought all the others back, and the one before that
+// one as well. So it is where each is back after the same time, and of those taken one wait ago only the first is.
+func (d *drought) scant() bool {
+	return d.alone && d.halved == 0 && d.whole >= few && d.before == 1 && 2*d.back > d.whole && d.back <= d.whole
 }
 
 // halve has the next wait halved where as long a one has brought far more than the latest has: then it is no bucket.
@@ -275,7 +290,7 @@ func (d *drought) halve() {
 // and else the more rarely the more often one was. Where not all was, that is no window: the
 // wait loses nothing, unless it was made longer for one that was too short.
 func (d *drought) waited(left int64) {
-	d.back = left + 1
+	d.before, d.back = d.back, left+1
 	if d.halved > 0 {
 		return
 	}

@@ -17,6 +17,8 @@ type resets struct {
 	inferred time.Duration // by how much the window may be too long, where it is one inferred from resets; 0: it was stated …
 	shortest time.Duration // … and it is no shorter than that, as an instant named early on shows since …
 	bounded  bool          // … and two of its ends, as instants, were so far apart
+	dried    time.Time     // when the latest request went whose answer said that nothing is left …
+	since    time.Time     // … before this epoch; zero: none did in the one before
 	opened   time.Time     // when the first answer of this epoch came, whatever it said …
 	begun    time.Time     // … and the first that said what remains
 	renewed  bool          // this epoch began because more was left than had been said …
@@ -111,6 +113,7 @@ func (l *ledger) begin(fresh bool, sent int64) {
 		l.carried = l.left
 	}
 	l.fresh, l.stated, l.exact, l.kept, l.partial, l.lapsed, l.left, l.part, l.inEpoch = fresh, false, false, false, false, false, 0, 0, sent
+	l.since, l.dried = l.dried, time.Time{}
 	l.earliest, l.opens, l.closed, l.opened, l.begun = time.Time{}, time.Time{}, time.Time{}, time.Time{}, time.Time{}
 	l.solitude, l.drought.used, l.hinting.went = solitude{}, 0, 0
 }
@@ -215,7 +218,7 @@ func (l *ledger) noticeReset(now, start time.Time, c *charge, p *Policy, s state
 		l.shape, l.fillsUp, l.streak, l.counter = shapeReset, false, 0, counter{}
 		l.doubted = true
 	}
-	l.shorten(now, p)
+	l.shorten(now, l.begun, p)
 	l.turned(start, c)
 }
 
@@ -237,7 +240,11 @@ func (l *ledger) noticeTurn(now, start time.Time, c *charge, p *Policy, remainin
 		return
 	}
 	l.shape = shapeReset
-	l.shorten(now, p)
+	since := l.begun
+	if !l.since.IsZero() && !l.inCompany() { // by the clock it may have begun as soon as nothing was left of the one before
+		since = l.since
+	}
+	l.shorten(now, since, p)
 	l.turned(start, c)
 }
 
@@ -276,8 +283,8 @@ func (l *ledger) hearSilence(now, start time.Time, c *charge, p *Policy) {
 // shorten takes a window that was inferred to be no longer than from the first
 // word of it to the one that shows that it has turned, where the reset named may have been
 // rounded up. One whose ends are known may have begun before that word.
-func (l *ledger) shorten(now time.Time, p *Policy) {
-	most := now.Sub(l.begun) + 2*l.quickest
+func (l *ledger) shorten(now, since time.Time, p *Policy) {
+	most := now.Sub(since) + 2*l.quickest
 	least := max(p.Window-l.inferred, 0)
 	if l.bounded || most >= p.Window || most <= least {
 		return

@@ -36,6 +36,18 @@ func nextRoundTime(d time.Duration) time.Duration {
 	return d
 }
 
+// likelyTime is the shortest time from least to most that windows have now and then; or where there is none.
+func likelyTime(least, most, or time.Duration) time.Duration {
+	for _, unit := range []time.Duration{time.Second, time.Minute, time.Hour} {
+		for _, n := range []time.Duration{1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 30, 45} {
+			if t := n * unit; least <= t && t <= most {
+				return t
+			}
+		}
+	}
+	return or
+}
+
 // roundest is the longest time of whole seconds from least to most; most where there is none.
 func roundest(least, most time.Duration) time.Duration {
 	if d := most.Truncate(time.Second); d >= least {

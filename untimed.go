@@ -6,6 +6,7 @@ import "time"
 // it, who does not know when it ends has nothing to spread the rest over, and all go for the last units at the same moment.
 type untimed struct {
 	begun time.Time     // when the first answer came since more was back …
+	spent time.Time     // … no sooner than that, as was said before …
 	whole bool          // … which was all …
 	dry   time.Time     // … and when the latest request went whose answer said that nothing is left
 	last  int64         // left by the latest answer …
@@ -69,7 +70,11 @@ func (s *slot) inferFromRefusal(now, start time.Time, lim *ServiceLimit, after, 
 // have not. Retry-After may be as long every time, whenever it comes, and is the window then.
 func (s *slot) endsIn(now, start time.Time, wait, after, grain time.Duration) (least, length time.Duration) {
 	l, u := &s.ledger, &s.inference.untimed
-	late := max(u.begun.Sub(u.more), 0)
+	since, way := u.more, l.usual
+	if !l.inCompany() { // it was none of theirs that came first
+		since, way = u.spent, 2*(l.usual-l.quickest)
+	}
+	late := max(u.begun.Sub(since), 0)
 	if u.more.IsZero() {
 		late = 0
 	}
@@ -77,9 +82,10 @@ func (s *slot) endsIn(now, start time.Time, wait, after, grain time.Duration) (l
 	if length = took + wait; wait == after && after == u.after && took <= after && (took-u.took).Abs() > slack {
 		length = after
 	}
-	least = length - grain - l.usual
+	least = length - grain - way
 	missed := u.begun.Add(alsoLate).Before(u.more) && start.After(u.more) // nothing was seen to be back by then
-	if !u.whole || least <= 0 || late > alsoLate+slack || missed || 4*u.gap > length {
+	vague := late > alsoLate+slack && (l.inCompany() || 2*late > length)
+	if !u.whole || least <= 0 || vague || missed || 4*u.gap > length {
 		return 0, 0
 	}
 	return least, likeliest(least, length, length+late) // by the clock it began when there was to be more
@@ -133,7 +139,7 @@ func (s *slot) inferFromTurn(now, start time.Time, c *charge, st *statement) {
 		case l.inCompany() && u.more.IsZero() && s.untimes() && u.whole && whole && u.dry.After(u.begun) && 4*u.gap <= most && closeTo(least, most):
 			s.findWindow(least, likeliest(least, most, most))
 		}
-		u.begun, u.whole, u.gap = now, whole, 0
+		u.begun, u.spent, u.whole, u.gap = now, latest(u.dry, u.more), whole, 0
 	}
 }
 

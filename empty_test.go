@@ -1,0 +1,80 @@
+package heed_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heedhttp/heed"
+	"github.com/heedhttp/heed/heedtest"
+)
+
+// playUntimed has 16 goroutines ask an origin for ten minutes that says how much is left, but not until when: to nobody, or only to those
+// it refuses.
+func playUntimed(t *testing.T, c heedtest.Config, refusalsTell bool) (tally heedtest.Tally, could int64) {
+	t.Helper()
+	const length = 10 * time.Minute
+	c.Dialect = heedtest.XRateLimit
+	if !refusalsTell {
+		c.RetryAfter.Mode = heedtest.RetryAfterNone
+	}
+	synctest.Test(t, func(t *testing.T) {
+		o := heedtest.NewOrigin(c)
+		tr := quiet(t, baseFunc(func(req *http.Request) (*http.Response, error) {
+			resp, err := o.RoundTrip(req)
+			if err == nil && (resp.StatusCode == http.StatusOK || !refusalsTell) {
+				resp.Header.Del("X-RateLimit-Reset")
+			}
+			return resp, err
+		}), heed.Limits{})
+		end := time.Now().Add(length)
+		busy := asking(16, end, func(int) (*http.Response, error) { return tr.Client().Get(site) })
+		time.Sleep(time.Until(end))
+		tr.Registry.Close()
+		busy.Wait()
+		tally = o.Tally()
+	})
+	return tally, c.Policies[0].Quota * int64(length/c.Policies[0].Window)
+}
+
+// Where answers say how much is left, and never until when, the wait for more is soon as long as the window, be it no time that windows
+// mostly have; and where it became too short, so that one was back and then the rest, it is made longer again.
+func TestWaitForMoreThatNobodyTimesIsAsLongAsTheWindow(t *testing.T) {
+	manyRequests(t)
+	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.FixedWindowByClock, heedtest.SlidingWindow} {
+		for _, p := range []heedtest.Policy{{Quota: 20, Window: 2 * time.Second}, {Quota: 30, Window: 3 * time.Second}, {Quota: 40, Window: 20 * time.Second}} {
+			t.Run(fmt.Sprint(algorithm, "/", p.Quota, " in ", p.Window), func(t *testing.T) {
+				tally, could := playUntimed(t, heedtest.Config{
+					Algorithm: algorithm, Policies: []heedtest.Policy{p}, Phase: 370 * time.Millisecond, Latency: heedtest.RoundTrip(50 * time.Millisecond),
+				}, false)
+				t.Logf("%d of %d accepted, %d refused", tally.Accepted, could, tally.Refused)
+				if tally.Accepted < could*85/100 || tally.Refused > 15 {
+					t.Errorf("%d of %d accepted, %d refused", tally.Accepted, could, tally.Refused)
+				}
+			})
+		}
+	}
+}
+
+// Where only those that are refused are told when the window turns, that is by the clock, a few show how long it is. It is not taken for
+// shorter because it turned sooner after it was met than it lasts.
+func TestWindowsByTheClockOfWhichRefusalsTellTheEndAreNotOverrun(t *testing.T) {
+	manyRequests(t)
+	for _, p := range []heedtest.Policy{
+		{Quota: 20, Window: 2 * time.Second}, {Quota: 10, Window: 3 * time.Second}, {Quota: 50, Window: 5 * time.Second}, {Quota: 10, Window: 10 * time.Second},
+	} {
+		for _, trip := range []time.Duration{5 * time.Millisecond, 100 * time.Millisecond} {
+			t.Run(fmt.Sprint(p.Quota, " in ", p.Window, "/", trip), func(t *testing.T) {
+				tally, could := playUntimed(t, heedtest.Config{
+					Algorithm: heedtest.FixedWindowByClock, Policies: []heedtest.Policy{p}, Phase: 370 * time.Millisecond, Latency: heedtest.RoundTrip(trip),
+				}, true)
+				t.Logf("%d of %d accepted, %d refused", tally.Accepted, could, tally.Refused)
+				if tally.Accepted < could*93/100 || tally.Refused > 8 {
+					t.Errorf("%d of %d accepted, %d refused", tally.Accepted, could, tally.Refused)
+				}
+			})
+		}
+	}
+}
