@@ -112,6 +112,9 @@ func (l *ledger) begin(fresh bool, sent int64) {
 	if l.stated && !l.othersSeen {
 		l.carried = l.left
 	}
+	if !l.stated { // none of it was refused
+		l.hinting.less = 0
+	}
 	l.fresh, l.stated, l.exact, l.kept, l.partial, l.lapsed, l.left, l.part, l.inEpoch = fresh, false, false, false, false, false, 0, 0, sent
 	l.since, l.dried = l.dried, time.Time{}
 	l.earliest, l.opens, l.closed, l.opened, l.begun = time.Time{}, time.Time{}, time.Time{}, time.Time{}, time.Time{}

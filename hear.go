@@ -356,7 +356,7 @@ func (p *partition) hearLeft(now time.Time, pm *Permit, s *slot, st statement) {
 	if counts { // it may have become less; that it was not all there is known by now
 		s.guess(st.remaining + c.n)
 	}
-	s.hearHinting(c, &st, first, again)
+	s.hearHinting(now, c, &st, first, again)
 	if after := s.ledger.room(now, &s.terms); after < room || now.Before(s.ledger.closed) {
 		p.news = true
 	}

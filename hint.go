@@ -38,7 +38,8 @@ func (p *partition) hintBeside(now time.Time, pm *Permit, a *Announcement) time.
 // a bucket's do, and not when all of it is: few go until the next one is refused.
 type hinting struct {
 	went int64 // accepted in the epoch
-	few  int   // epochs in a row in which few were
+	few  int   // epochs in a row in which few were …
+	less int   // … and in which less than all was, in as long as a window
 	only bool  // so it is: they are taken for hints, the ledger holds nobody, and the limit is learned …
 	told int   // … of so many
 }
@@ -71,20 +72,20 @@ func (l *ledger) accepted(c *charge) {
 
 // hearHinting takes in what the answer to c says of what speaks for hints. first: it is the first word of its epoch; again: it
 // has been taken in before.
-func (s *slot) hearHinting(c *charge, st *statement, first, again bool) {
+func (s *slot) hearHinting(now time.Time, c *charge, st *statement, first, again bool) {
 	switch h := &s.ledger.hinting; {
 	case !st.refused && st.remaining >= 0: // it is not by refusals alone
-		h.few, h.only = 0, false
+		h.few, h.less, h.only = 0, 0, false
 	case !st.refused && s.habit.most == 0 && !again:
 		s.ledger.accepted(c)
 	case first && st.remaining == 0 && (st.reset >= 0 || s.ledger.inferred > 0):
-		s.hearFew()
+		s.hearFew(now)
 	}
 }
 
 // hearFew takes in that the first word of an epoch is that nothing is left until a reset. Where only refusals tell what is left, and
 // nobody of what window it is, few may have gone in it.
-func (s *slot) hearFew() {
+func (s *slot) hearFew(now time.Time) {
 	h := &s.ledger.hinting
 	if s.habit.most > 0 || s.said.Window > 0 || s.policy.Unit != UnitRequests {
 		return
@@ -95,7 +96,12 @@ func (s *slot) hearFew() {
 	} else {
 		h.few = 0
 	}
-	if h.few >= convinced {
+	if went := min(h.went, s.ledger.own.between(now.Add(-s.terms.Window), now)); went > 0 && went < s.said.Quota {
+		h.less++
+	} else {
+		h.less = 0
+	}
+	if h.few >= convinced || h.less >= few { // a window would have given all of it back
 		h.only = true
 		s.forgetWindow() // it was no window's end that was named
 	}

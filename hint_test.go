@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/heedhttp/heed"
+	"github.com/heedhttp/heed/heedtest"
 )
 
 // A refusal that names no quota says no more than Retry-After does, or nothing at all, whichever field it comes in. The limit is
@@ -81,6 +82,24 @@ func TestRefusalThatNamesNoQuotaIsOfTheOneThatOtherAnswersName(t *testing.T) {
 				t.Errorf("%q: it waits for %v for a %v, want 30s for the policy", c.refused, d.Wait, d.Cause)
 			}
 		})
+	}
+}
+
+// A bucket of which refusals alone tell that nothing is left, and when the next unit is back, gives back nearly all of a small quota in the
+// second or two that these are rounded to and doubted by. That it is never all shows that it is no window.
+func TestSmallBucketIsNoWindowThoughNearlyAllIsBackWhenRefusalsSay(t *testing.T) {
+	manyRequests(t)
+	for _, p := range []heedtest.Policy{{Quota: 10, Window: 3 * time.Second}, {Quota: 20, Window: 2 * time.Second}, {Quota: 30, Window: 3 * time.Second}} {
+		for _, trip := range []time.Duration{5 * time.Millisecond, 50 * time.Millisecond} {
+			const windows = 200
+			tally, _ := load{heedtest.Config{
+				Algorithm: heedtest.TokenBucket, Policies: []heedtest.Policy{p}, Dialect: heedtest.XRateLimit, OnRefusalsOnly: true, Latency: heedtest.RoundTrip(trip),
+			}, 16, windows, nil}.play(t)
+			t.Logf("%d per %v, %v: %d of %d accepted, %d refused", p.Quota, p.Window, trip, tally.Accepted, windows*p.Quota, tally.Refused)
+			if tally.Accepted < windows*p.Quota*95/100 || tally.Refused > 80 {
+				t.Errorf("%d per %v, %v: %d of %d accepted, %d refused", p.Quota, p.Window, trip, tally.Accepted, windows*p.Quota, tally.Refused)
+			}
+		}
 	}
 }
 
