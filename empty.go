@@ -18,7 +18,8 @@ type drought struct {
 	before   int64         // … and after the one before …
 	most     int64         // … and the most that was after one as long
 	long     bool          // the one named last was, as a penalty may be
-	alone    bool          // nobody else uses it, as far as is seen: then it was none of theirs that came first
+	scanty   int           // the wait was made longer so many times because it brought next to nothing, and never all since
+	tried    time.Duration // the first of those shorter ones that were refused in a row; zero: none was
 	halved   int           // the present wait was halved so often, for little was back after the latest …
 	spared   int           // … and this much less often than it may be, for that was too often once
 	longer   time.Duration // so many tenths of a window longer the latest wait was made, for more to come back …
@@ -48,7 +49,6 @@ func (l *ledger) hearNothingLeft(now, start time.Time, p *Policy, s *statement, 
 		l.lumps.stuck = lumpy
 	}
 	d := &l.drought
-	d.alone = !l.inCompany()
 	if s.refused {
 		d.spent(now, p)
 	}
@@ -92,7 +92,7 @@ func (l *ledger) hearNothingLeft(now, start time.Time, p *Policy, s *statement, 
 	case now.Before(l.closed): // it went before this wait: it does not tell whether that is enough
 		return false
 	default:
-		wait = d.blindWait(now, s.refused, again)
+		wait = l.blindWait(now, s.refused, again)
 	}
 	l.close(now, wait+l.stagger(wait, p, s), atMost)
 	return wait > atMost
@@ -214,10 +214,15 @@ func (d *drought) hearLeft(start time.Time, left int64) {
 	d.whole, d.gained = max(d.whole, left), max(d.gained, left+1)
 }
 
+// blindWait is the drought's, and says who else uses the quota.
+func (l *ledger) blindWait(now time.Time, refused, again bool) time.Duration {
+	return l.drought.blindWait(now, refused, again, !l.inCompany())
+}
+
 // blindWait is how long to wait for more where an origin said that nothing is left
 // and neither until when nor of what window: what was enough before, or where that is too
-// short twice, the next longer time that windows mostly have.
-func (d *drought) blindWait(now time.Time, refused, again bool) time.Duration {
+// short twice, the next longer time that windows mostly have. alone: nobody else is seen to use the quota, who could have come first.
+func (d *drought) blindWait(now time.Time, refused, again, alone bool) time.Duration {
 	switch {
 	case d.blind == 0:
 		d.blind, d.patience = blindFirst, blindPatience
@@ -235,9 +240,13 @@ func (d *drought) blindWait(now time.Time, refused, again bool) time.Duration {
 		case d.enough == d.blind && d.waits > 0: // others may have been first
 			d.enough = 0
 		case d.enough > d.blind: // a shorter one was tried
-			d.proven, d.blind = d.blind, d.enough
-			if d.patience *= 2; d.alone {
-				d.blind, waits = likelyTime(d.proven+d.proven/8, d.enough-d.enough/8, d.enough), 1
+			if d.tried == 0 {
+				d.tried = d.blind
+				d.patience *= 2
+			}
+			d.proven = d.blind
+			if d.blind = likelyTime(d.proven+d.proven/8, d.enough-d.enough/8); !alone || d.blind == 0 {
+				d.proven, d.blind, waits = d.tried, d.enough, 1 // it was enough before
 			}
 		default:
 			least := d.blind + d.blind/8
@@ -255,9 +264,10 @@ func (d *drought) blindWait(now time.Time, refused, again bool) time.Duration {
 		if left := d.dry.Add(d.blind).Sub(now); left > 0 {
 			return left
 		}
-	case again && d.scant(): // it is hardly enough
-		d.proven, d.blind = d.blind, d.blind+d.blind/16
-		d.waits, d.back, d.most = 0, 1, 0
+	case again && alone && d.scant(): // it is hardly enough
+		d.scanty++
+		d.proven, d.blind = d.blind, min(d.blind+d.blind/16, defaultMaxBackoff)
+		d.enough, d.waits, d.back, d.most = max(d.enough, d.blind), 0, 1, 0
 	case again: // one was back, which may be all there is
 		d.waited(0)
 	}
@@ -268,7 +278,7 @@ func (d *drought) blindWait(now time.Time, refused, again bool) time.Duration {
 // scant reports whether a wait that brought one back was hardly too short: the one before brought all the others back, and the one before that
 // one as well. So it is where each is back after the same time, and of those taken one wait ago only the first is.
 func (d *drought) scant() bool {
-	return d.alone && d.halved == 0 && d.whole >= few && d.before == 1 && 2*d.back > d.whole && d.back <= d.whole
+	return d.halved == 0 && d.scanty < twoInVain && d.whole >= few && d.before == 1 && 2*d.back > d.whole && d.back <= d.whole
 }
 
 // halve has the next wait halved where as long a one has brought far more than the latest has: then it is no bucket.
@@ -299,8 +309,8 @@ func (d *drought) waited(left int64) {
 		d.enough = d.blind
 	}
 	d.proven -= d.proven / 500 // it may have become more
-	if left >= d.whole {
-		d.longest = max(d.longest, d.blind)
+	if d.tried = 0; left >= d.whole {
+		d.longest, d.scanty = max(d.longest, d.blind), 0
 	}
 	shorter, try := max(d.blind/2, d.proven+d.proven/4, blindLeast), left > 0 && d.proven > 0
 	if left >= d.whole {

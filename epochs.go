@@ -244,7 +244,7 @@ func (l *ledger) noticeTurn(now, start time.Time, c *charge, p *Policy, remainin
 	}
 	l.shape = shapeReset
 	since := l.begun
-	if !l.since.IsZero() && !l.inCompany() { // by the clock it may have begun as soon as nothing was left of the one before
+	if straight := l.begun.Sub(l.stopped) <= 2*l.usual; straight && !l.since.IsZero() && !l.byUse && !l.inCompany() { // by the clock it may have begun when the one before was used up
 		since = l.since
 	}
 	l.shorten(now, since, p)

@@ -39,7 +39,7 @@ func (p *partition) hintBeside(now time.Time, pm *Permit, a *Announcement) time.
 type hinting struct {
 	went int64 // accepted in the epoch
 	few  int   // epochs in a row in which few were …
-	less int   // … and in which less than all was, in as long as a window
+	less int   // … and in which less than all was, in as long as a window that is hardly longer than what resets are rounded to
 	only bool  // so it is: they are taken for hints, the ledger holds nobody, and the limit is learned …
 	told int   // … of so many
 }
@@ -53,7 +53,7 @@ func (h *hinting) hints() bool {
 		return false
 	}
 	if h.told++; h.told > mostHints {
-		*h = hinting{few: convinced - 1}
+		*h = hinting{few: convinced - 1, less: few - 1}
 	}
 	return h.only
 }
@@ -96,12 +96,13 @@ func (s *slot) hearFew(now time.Time) {
 	} else {
 		h.few = 0
 	}
-	if went := min(h.went, s.ledger.own.between(now.Add(-s.terms.Window), now)); went > 0 && went < s.said.Quota {
+	lately := min(h.went, s.ledger.own.between(now.Add(-s.terms.Window), now)) + s.ledger.own.inFlight
+	if short := s.terms.Window <= 4*max(s.ledger.grain, s.ledger.rounded); short && h.went > 0 && lately < s.said.Quota {
 		h.less++
 	} else {
 		h.less = 0
 	}
-	if h.few >= convinced || h.less >= few { // a window would have given all of it back
+	if h.few >= convinced || h.less >= few { // a window would have given all of it back, save for what others took
 		h.only = true
 		s.forgetWindow() // it was no window's end that was named
 	}

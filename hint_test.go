@@ -103,6 +103,35 @@ func TestSmallBucketIsNoWindowThoughNearlyAllIsBackWhenRefusalsSay(t *testing.T)
 	}
 }
 
+// Nor is a longer window taken for a bucket because others use a little of it: it is refused once in each.
+func TestWindowThatOnlyRefusalsTellOfStaysOneWhereOthersUseALittle(t *testing.T) {
+	manyRequests(t)
+	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.FixedWindowByClock} {
+		const windows, quota, others = 60, 100, 5
+		window := 10 * time.Second
+		tally, state := load{heedtest.Config{
+			Algorithm: algorithm, Policies: []heedtest.Policy{{Quota: quota, Window: window}}, Phase: 370 * time.Millisecond, Dialect: heedtest.XRateLimit, OnRefusalsOnly: true,
+			Latency: heedtest.RoundTrip(20 * time.Millisecond),
+		}, 16, windows, func(o *heedtest.Origin, _ *heed.Registry) {
+			go func() {
+				for range windows * others {
+					time.Sleep(window / others)
+					o.Take(1)
+				}
+			}()
+		}}.play(t)
+		t.Logf("%s: %d of %d accepted, %d refused", algorithm, tally.Accepted, windows*(quota-others), tally.Refused)
+		if tally.Accepted < windows*(quota-others)*95/100 || tally.Refused > 2*windows {
+			t.Errorf("%s: %d of %d accepted, %d refused", algorithm, tally.Accepted, windows*(quota-others), tally.Refused)
+		}
+		for _, p := range state.Partitions[0].Policies {
+			if p.Source == heed.SourceLearned {
+				t.Errorf("%s: %d per %v is learned", algorithm, p.Quota, p.Window)
+			}
+		}
+	}
+}
+
 // Of a quota of which nobody says how many are left, nor of what window it is, nothing is counted: the limit is learned as one that
 // nobody names.
 func TestQuotaOfWhichNothingElseIsToldHoldsNobody(t *testing.T) {

@@ -36,8 +36,9 @@ func nextRoundTime(d time.Duration) time.Duration {
 	return d
 }
 
-// likelyTime is the shortest time from least to most that windows have now and then; or where there is none.
-func likelyTime(least, most, or time.Duration) time.Duration {
+// likelyTime is the shortest time from least to most that windows have, be it rarely; 0: none. Between a wait that is too short and
+// one that is enough there are few of them to be tried, so that more count than where nothing is known.
+func likelyTime(least, most time.Duration) time.Duration {
 	for _, unit := range []time.Duration{time.Second, time.Minute, time.Hour} {
 		for _, n := range []time.Duration{1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 30, 45} {
 			if t := n * unit; least <= t && t <= most {
@@ -45,7 +46,7 @@ func likelyTime(least, most, or time.Duration) time.Duration {
 			}
 		}
 	}
-	return or
+	return 0
 }
 
 // roundest is the longest time of whole seconds from least to most; most where there is none.

@@ -72,10 +72,10 @@ func (s *slot) endsIn(now, start time.Time, wait, after, grain time.Duration) (l
 	l, u := &s.ledger, &s.inference.untimed
 	since, way := u.more, l.usual
 	if !l.inCompany() { // it was none of theirs that came first
-		since, way = u.spent, 2*(l.usual-l.quickest)
+		since, way = u.spent, max(2*(l.usual-l.quickest), 0)
 	}
 	late := max(u.begun.Sub(since), 0)
-	if u.more.IsZero() {
+	if since.IsZero() || u.more.IsZero() {
 		late = 0
 	}
 	took, slack := now.Sub(u.begun), grain+4*l.usual
@@ -84,7 +84,10 @@ func (s *slot) endsIn(now, start time.Time, wait, after, grain time.Duration) (l
 	}
 	least = length - grain - way
 	missed := u.begun.Add(alsoLate).Before(u.more) && start.After(u.more) // nothing was seen to be back by then
-	vague := late > alsoLate+slack && (l.inCompany() || 2*late > length)
+	vague := late > alsoLate+slack
+	if vague && !l.inCompany() && 2*late <= length { // or it began with the first request in it
+		late, vague = 0, false
+	}
 	if !u.whole || least <= 0 || vague || missed || 4*u.gap > length {
 		return 0, 0
 	}

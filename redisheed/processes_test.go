@@ -156,7 +156,10 @@ func (d distance) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 }
 
 func (d distance) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		time.Sleep(time.Duration(d))
+		return next(ctx, cmds)
+	}
 }
 
 // A worker is another process at work.
