@@ -84,3 +84,19 @@ func TestWindowsOfWhichRefusalsTellTheEndAreNotOverrun(t *testing.T) {
 		}
 	}
 }
+
+// So it is where it slides, which shows in that far more is never back at once: then each unit goes when one is back.
+func TestSlidingWindowOfWhichRefusalsTellTheEndIsUsedUp(t *testing.T) {
+	manyRequests(t)
+	for _, p := range []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}, {Quota: 100, Window: time.Minute}} {
+		for name, latency := range map[string]heedtest.Latency{"5ms": heedtest.RoundTrip(5 * time.Millisecond), "50ms": heedtest.RoundTrip(50 * time.Millisecond)} {
+			t.Run(fmt.Sprint(p.Quota, " in ", p.Window, "/", name), func(t *testing.T) {
+				tally, could := playUntimed(t, heedtest.Config{Algorithm: heedtest.SlidingWindow, Policies: []heedtest.Policy{p}, Latency: latency}, true)
+				t.Logf("%d of %d accepted, %d refused", tally.Accepted, could, tally.Refused)
+				if tally.Accepted < could*97/100 || tally.Refused > 5 {
+					t.Errorf("%d of %d accepted, %d refused", tally.Accepted, could, tally.Refused)
+				}
+			})
+		}
+	}
+}

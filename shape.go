@@ -105,17 +105,27 @@ func (l *ledger) learnShape(now, start time.Time, c *charge, p *Policy, r int64,
 	l.hearTheirs(now, start, least, most, p)
 	// Only what went before the last reset speaks for sliding: a reset would have
 	// brought it back.
-	before := l.own.between(now.Add(l.inferred-p.Window), l.last)
+	last, again := l.last, now
+	if l.lasting(now, p) {
+		last, again = now.Add(-p.Window/2), now.Add(p.Window/2)
+	}
+	before := l.own.between(now.Add(l.inferred-p.Window), last)
 	if c.epoch == 0 || l.piecemeal && !l.othersSeen || before < 2 || before < p.Quota/10 {
 		return
 	}
 	if start.Before(l.fitted) { // answers to what went together all tell the same
 		return
 	}
-	l.fitted = now
+	l.fitted = again
 	if l.fits++; l.fits >= convinced {
 		l.shape, l.slides = shapeSliding, now
 	}
+}
+
+// lasting reports whether nobody names a reset, and no turn was seen for so long that there must have been one: then a window that does
+// not slide would have given back, within the time that a few answers take which are half a window apart, what was used before.
+func (l *ledger) lasting(now time.Time, p *Policy) bool {
+	return l.until().IsZero() && l.stated && !l.inCompany() && now.Sub(l.begun) > 2*p.Window
 }
 
 // learnBeyond notices that the resets named are far later than the next unit of a sliding window comes back. One that is

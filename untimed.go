@@ -101,6 +101,7 @@ func (s *slot) findWindow(least, length time.Duration) {
 	}
 	s.infer(length, length-least)
 	s.inference.found = true
+	s.ledger.fresh = false // what goes now went after a wait that was guessed
 }
 
 // unfindWindow forgets the window that was found, and nothing of what tells how long it is.
