@@ -92,7 +92,7 @@ func (l *ledger) hearNothingLeft(now, start time.Time, p *Policy, s *statement, 
 	case now.Before(l.closed): // it went before this wait: it does not tell whether that is enough
 		return false
 	default:
-		wait = l.blindWait(now, s.refused, again)
+		wait = d.blindWait(now, s.refused, again, !l.inCompany())
 	}
 	l.close(now, wait+l.stagger(wait, p, s), atMost)
 	return wait > atMost
@@ -214,11 +214,6 @@ func (d *drought) hearLeft(start time.Time, left int64) {
 	d.whole, d.gained = max(d.whole, left), max(d.gained, left+1)
 }
 
-// blindWait is the drought's, and says who else uses the quota.
-func (l *ledger) blindWait(now time.Time, refused, again bool) time.Duration {
-	return l.drought.blindWait(now, refused, again, !l.inCompany())
-}
-
 // blindWait is how long to wait for more where an origin said that nothing is left
 // and neither until when nor of what window: what was enough before, or where that is too
 // short twice, the next longer time that windows mostly have. alone: nobody else is seen to use the quota, who could have come first.
@@ -246,7 +241,10 @@ func (d *drought) blindWait(now time.Time, refused, again, alone bool) time.Dura
 			}
 			d.proven = d.blind
 			if d.blind = likelyTime(d.proven+d.proven/8, d.enough-d.enough/8); !alone || d.blind == 0 {
-				d.proven, d.blind, waits = d.tried, d.enough, 1 // it was enough before
+				d.proven, d.blind, d.tried = d.tried, d.enough, 0
+				if alone { // it was enough before, and none of others came first
+					waits = 1
+				}
 			}
 		default:
 			least := d.blind + d.blind/8
@@ -266,7 +264,7 @@ func (d *drought) blindWait(now time.Time, refused, again, alone bool) time.Dura
 		}
 	case again && alone && d.scant(): // it is hardly enough
 		d.scanty++
-		d.proven, d.blind = d.blind, min(d.blind+d.blind/16, defaultMaxBackoff)
+		d.proven, d.blind = d.blind, max(d.blind, min(d.blind+d.blind/16, defaultMaxBackoff))
 		d.enough, d.waits, d.back, d.most = max(d.enough, d.blind), 0, 1, 0
 	case again: // one was back, which may be all there is
 		d.waited(0)
@@ -306,10 +304,10 @@ func (d *drought) waited(left int64) {
 	}
 	d.most = max(d.most, d.back)
 	if d.waits++; d.enough == 0 || d.proven == 0 || d.waits >= d.patience { // else a shorter one may be by chance
-		d.enough = d.blind
+		d.enough, d.tried = d.blind, 0
 	}
 	d.proven -= d.proven / 500 // it may have become more
-	if d.tried = 0; left >= d.whole {
+	if left >= d.whole {
 		d.longest, d.scanty = max(d.longest, d.blind), 0
 	}
 	shorter, try := max(d.blind/2, d.proven+d.proven/4, blindLeast), left > 0 && d.proven > 0
@@ -317,7 +315,7 @@ func (d *drought) waited(left int64) {
 		try = d.proven == 0 || d.waits >= d.patience
 	}
 	if try && shorter < d.blind {
-		d.blind, d.waits, d.most = shorter, 0, 0
+		d.blind, d.waits, d.most, d.tried = shorter, 0, 0, 0
 	}
 }
 

@@ -244,7 +244,8 @@ func (l *ledger) noticeTurn(now, start time.Time, c *charge, p *Policy, remainin
 	}
 	l.shape = shapeReset
 	since := l.begun
-	if straight := l.begun.Sub(l.stopped) <= 2*l.usual; straight && !l.since.IsZero() && !l.byUse && !l.inCompany() { // by the clock it may have begun when the one before was used up
+	waited := !l.stopped.After(l.begun) && l.begun.Sub(l.stopped) <= 2*l.usual
+	if waited && !l.since.IsZero() && !l.byUse && !l.inCompany() { // by the clock it may have begun as soon as the one before was used up
 		since = l.since
 	}
 	l.shorten(now, since, p)

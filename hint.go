@@ -44,6 +44,9 @@ type hinting struct {
 	told int   // … of so many
 }
 
+// mostLess are so many epochs in a row in which less than all was accepted that others hardly took the rest of each.
+const mostLess = 8
+
 // mostHints are so many refusals until it is looked at anew whether they are no more than hints: others may have used the quota.
 const mostHints = 64
 
@@ -53,7 +56,7 @@ func (h *hinting) hints() bool {
 		return false
 	}
 	if h.told++; h.told > mostHints {
-		*h = hinting{few: convinced - 1, less: few - 1}
+		*h = hinting{few: convinced - 1, less: mostLess - 1}
 	}
 	return h.only
 }
@@ -102,7 +105,7 @@ func (s *slot) hearFew(now time.Time) {
 	} else {
 		h.less = 0
 	}
-	if h.few >= convinced || h.less >= few { // a window would have given all of it back, save for what others took
+	if h.few >= convinced || h.less >= mostLess { // a window would have given all of it back, save for what others took
 		h.only = true
 		s.forgetWindow() // it was no window's end that was named
 	}

@@ -370,7 +370,6 @@ func (l *ledger) correct(now, start time.Time, c *charge, n int64, p *Policy) {
 func (l *ledger) anew() {
 	l.stated, l.left, l.carried, l.part, l.lumps, l.doubted, l.counter.atOnce = false, 0, 0, 0, lumps{}, false, false
 	l.away.foreign, l.hinting, l.drought.outlay, l.contest = 0, hinting{}, outlay{}, contest{}
-	l.drought.whole, l.drought.back, l.drought.before, l.drought.most = 0, 0, 0, 0
 	l.forgetOthers()
 }
 

@@ -77,7 +77,7 @@ func (l *ledger) useUp(now, start time.Time, c *charge, p *Policy) {
 	if d.presumes(now) {
 		d.presumed++
 		d.dry = now
-		l.closeUntil(now.Add(l.blindWait(now, false, false)))
+		l.closeUntil(now.Add(d.blindWait(now, false, false, !l.inCompany())))
 	} else {
 		d.beyond += d.used/8 + 1
 	}

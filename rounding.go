@@ -90,7 +90,7 @@ func (l *ledger) notYet(now time.Time, p *Policy) bool {
 	case p.Window > 0:
 		l.roundsDown()
 	case l.drought.blind > 0 && l.drought.lasts():
-		l.closeUntil(now.Add(l.blindWait(now, true, true)))
+		l.closeUntil(now.Add(l.drought.blindWait(now, true, true, !l.inCompany())))
 	default:
 		return false
 	}

@@ -105,27 +105,28 @@ func (l *ledger) learnShape(now, start time.Time, c *charge, p *Policy, r int64,
 	l.hearTheirs(now, start, least, most, p)
 	// Only what went before the last reset speaks for sliding: a reset would have
 	// brought it back.
-	last, again := l.last, now
+	last, next := l.last, l.fitted
 	if l.lasting(now, p) {
-		last, again = now.Add(-p.Window/2), now.Add(p.Window/2)
+		last, next = now.Add(-p.Window/2), next.Add(p.Window/2)
 	}
 	before := l.own.between(now.Add(l.inferred-p.Window), last)
 	if c.epoch == 0 || l.piecemeal && !l.othersSeen || before < 2 || before < p.Quota/10 {
 		return
 	}
-	if start.Before(l.fitted) { // answers to what went together all tell the same
+	if start.Before(next) { // answers to what went together all tell the same
 		return
 	}
-	l.fitted = again
+	l.fitted = now
 	if l.fits++; l.fits >= convinced {
 		l.shape, l.slides = shapeSliding, now
 	}
 }
 
-// lasting reports whether nobody names a reset, and no turn was seen for so long that there must have been one: then a window that does
-// not slide would have given back, within the time that a few answers take which are half a window apart, what was used before.
+// lasting reports whether nobody names a reset, and no turn was seen for so long, without a pause just now, that there must have been one:
+// a window that does not slide would have given back, by the third of answers that are half a window apart, what was used before.
 func (l *ledger) lasting(now time.Time, p *Policy) bool {
-	return l.until().IsZero() && l.stated && !l.inCompany() && now.Sub(l.begun) > 2*p.Window
+	alone := !l.inCompany() && l.foreign == 0
+	return alone && l.stated && l.until().IsZero() && now.Sub(l.begun) > 2*p.Window && now.Sub(l.said) < p.Window/2
 }
 
 // learnBeyond notices that the resets named are far later than the next unit of a sliding window comes back. One that is

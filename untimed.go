@@ -60,6 +60,9 @@ func (s *slot) inferFromRefusal(now, start time.Time, lim *ServiceLimit, after, 
 		same := u.length > 0 && !u.of.Equal(u.begun) && (length-u.length).Abs() <= grain+4*s.ledger.usual
 		if same || lim.Reset > 0 && length <= onceMost && !u.found {
 			s.findWindow(least, length)
+			if !start.Before(s.ledger.stopped) { // the wait before this epoch was guessed: that it was too short is no sign of a quota that comes back piecemeal
+				s.ledger.fresh = false
+			}
 		}
 		u.length, u.of = length, u.begun
 	}
@@ -101,7 +104,6 @@ func (s *slot) findWindow(least, length time.Duration) {
 	}
 	s.infer(length, length-least)
 	s.inference.found = true
-	s.ledger.fresh = false // what goes now went after a wait that was guessed
 }
 
 // unfindWindow forgets the window that was found, and nothing of what tells how long it is.
