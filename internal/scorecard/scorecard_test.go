@@ -45,7 +45,7 @@ func TestScoreCard(t *testing.T) {
 	if !whole {
 		filter.Quota, filter.Trip = "50/5s,100/60s,5000/3600s,4/5s,0/5s", "50ms,tail"
 		if testing.Short() { // the race detector makes each of them ten times as long
-			filter.Trip, filter.Goroutines = "50ms", "16,20"
+			filter.Trip, filter.Goroutines = "50ms", "16,20,64"
 		}
 		// Leave a core to the tests against real servers that run meanwhile.
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
