@@ -22,6 +22,17 @@ type baseFunc func(*http.Request) (*http.Response, error)
 
 func (f baseFunc) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
+// edited is a base whose answers are edited before they are seen.
+func edited(base http.RoundTripper, edit func(*http.Response)) http.RoundTripper {
+	return baseFunc(func(req *http.Request) (*http.Response, error) {
+		resp, err := base.RoundTrip(req)
+		if err == nil {
+			edit(resp)
+		}
+		return resp, err
+	})
+}
+
 // respond makes a baseFunc of a function that only answers: it reads and
 // closes the request's body as a transport does.
 func respond(answer func(*http.Request) *http.Response) baseFunc {

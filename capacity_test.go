@@ -329,30 +329,19 @@ func TestAQuotaIsUsedUpThatNobodyNames(t *testing.T) {
 			}
 			for _, dialect := range []heedtest.Dialect{heedtest.IETF11, heedtest.XRateLimit, heedtest.XRateLimitEpoch} {
 				t.Run(fmt.Sprint(algorithm, "/", reset, "/", dialect), func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) {
-						o := heedtest.NewOrigin(heedtest.Config{
-							Algorithm: algorithm, Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}, Dialect: dialect, Reset: reset,
-							Latency: heedtest.RoundTrip(10 * time.Millisecond),
+					tally, _ := load{heedtest.Config{
+						Algorithm: algorithm, Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}, Dialect: dialect, Reset: reset,
+						Latency: heedtest.RoundTrip(10 * time.Millisecond),
+					}, 16, 20, nil}.playBehind(t, func(o *heedtest.Origin) http.RoundTripper {
+						return edited(o, func(resp *http.Response) {
+							resp.Header.Del("RateLimit-Policy")
+							resp.Header.Del("X-RateLimit-Limit")
 						})
-						tr := quiet(t, baseFunc(func(r *http.Request) (*http.Response, error) {
-							resp, err := o.RoundTrip(r)
-							if err == nil {
-								resp.Header.Del("RateLimit-Policy")
-								resp.Header.Del("X-RateLimit-Limit")
-							}
-							return resp, err
-						}), heed.Limits{})
-						end := time.Now().Add(100 * time.Second)
-						busy := asking(16, end, func(int) (*http.Response, error) { return tr.Client().Get(example) })
-						time.Sleep(time.Until(end))
-						tally := o.Tally()
-						t.Logf("%d accepted, %d refused", tally.Accepted, tally.Refused)
-						if tally.Refused > 0 || tally.EarlyStanding > 0 || tally.Accepted < 900 {
-							t.Errorf("%d accepted of 1000, %d refused, %d early; want 900 at least, and none", tally.Accepted, tally.Refused, tally.EarlyStanding)
-						}
-						tr.Registry.Close()
-						busy.Wait()
 					})
+					t.Logf("%d accepted, %d refused", tally.Accepted, tally.Refused)
+					if tally.Refused > 0 || tally.EarlyStanding > 0 || tally.Accepted < 900 {
+						t.Errorf("%d accepted of 1000, %d refused, %d early; want 900 at least, and none", tally.Accepted, tally.Refused, tally.EarlyStanding)
+					}
 				})
 			}
 		}

@@ -235,17 +235,7 @@ func (d *drought) blindWait(now time.Time, refused, again, alone bool) time.Dura
 		case d.enough == d.blind && d.waits > 0: // others may have been first
 			d.enough = 0
 		case d.enough > d.blind: // a shorter one was tried
-			if d.tried == 0 {
-				d.tried = d.blind
-				d.patience *= 2
-			}
-			d.proven = d.blind
-			if d.blind = likelyTime(d.proven+d.proven/8, d.enough-d.enough/8); !alone || d.blind == 0 {
-				d.proven, d.blind, d.tried = d.tried, d.enough, 0
-				if alone { // it was enough before, and none of others came first
-					waits = 1
-				}
-			}
+			waits = d.tryBetween(alone)
 		default:
 			least := d.blind + d.blind/8
 			if roundTime(d.blind) == d.blind {
@@ -271,6 +261,25 @@ func (d *drought) blindWait(now time.Time, refused, again, alone bool) time.Dura
 	}
 	d.halve()
 	return max(d.blind>>d.halved, blindLeast)
+}
+
+// tryBetween has who is alone wait next for a time between the one that was refused and the one that is enough, if windows have any, and else for
+// the latter. It returns how many waits as long are known to have been enough: beside others that one was refused may be theirs.
+func (d *drought) tryBetween(alone bool) (waits int) {
+	if d.tried == 0 { // all between count as one attempt
+		d.tried = d.blind
+		d.patience *= 2
+	}
+	next := likelyTime(d.blind+d.blind/8, d.enough-d.enough/8)
+	switch {
+	case alone && next > 0:
+		d.proven, d.blind = d.blind, next
+		return 0
+	case alone:
+		waits = 1
+	}
+	d.proven, d.blind, d.tried = d.tried, d.enough, 0
+	return waits
 }
 
 // scant reports whether a wait that brought one back was hardly too short: the one before brought all the others back, and the one before that

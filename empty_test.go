@@ -4,10 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/heedhttp/heed"
 	"github.com/heedhttp/heed/heedtest"
 )
 
@@ -20,23 +18,15 @@ func playUntimed(t *testing.T, c heedtest.Config, refusalsTell bool) (tally heed
 	if !refusalsTell {
 		c.RetryAfter.Mode = heedtest.RetryAfterNone
 	}
-	synctest.Test(t, func(t *testing.T) {
-		o := heedtest.NewOrigin(c)
-		tr := quiet(t, baseFunc(func(req *http.Request) (*http.Response, error) {
-			resp, err := o.RoundTrip(req)
-			if err == nil && (resp.StatusCode == http.StatusOK || !refusalsTell) {
+	windows := int(length / c.Policies[0].Window)
+	tally, _ = load{c, 16, windows, nil}.playBehind(t, func(o *heedtest.Origin) http.RoundTripper {
+		return edited(o, func(resp *http.Response) {
+			if resp.StatusCode == http.StatusOK || !refusalsTell {
 				resp.Header.Del("X-RateLimit-Reset")
 			}
-			return resp, err
-		}), heed.Limits{})
-		end := time.Now().Add(length)
-		busy := asking(16, end, func(int) (*http.Response, error) { return tr.Client().Get(site) })
-		time.Sleep(time.Until(end))
-		tr.Registry.Close()
-		busy.Wait()
-		tally = o.Tally()
+		})
 	})
-	return tally, c.Policies[0].Quota * int64(length/c.Policies[0].Window)
+	return tally, c.Policies[0].Quota * int64(windows)
 }
 
 // Where answers say how much is left, and never until when, the wait for more is soon as long as the window, be it no time that windows

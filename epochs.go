@@ -243,13 +243,18 @@ func (l *ledger) noticeTurn(now, start time.Time, c *charge, p *Policy, remainin
 		return
 	}
 	l.shape = shapeReset
-	since := l.begun
-	waited := !l.stopped.After(l.begun) && l.begun.Sub(l.stopped) <= 2*l.usual
-	if waited && !l.since.IsZero() && !l.byUse && !l.inCompany() { // by the clock it may have begun as soon as the one before was used up
-		since = l.since
-	}
-	l.shorten(now, since, p)
+	l.shorten(now, l.begunSoonest(), p)
 	l.turned(start, c)
+}
+
+// begunSoonest is when the present window began at the earliest, where no reset is named: by the clock that may have been as soon as the one
+// before was used up, if what went first in it had waited for it, and nobody else is seen to use it.
+func (l *ledger) begunSoonest() time.Time {
+	waited := !l.stopped.After(l.begun) && l.begun.Sub(l.stopped) <= 2*l.usual
+	if waited && !l.since.IsZero() && !l.byUse && !l.inCompany() {
+		return l.since
+	}
+	return l.begun
 }
 
 // steadily is how many units have come back since the last word, where they do so as in a bucket, or of two counts.

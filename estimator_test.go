@@ -24,9 +24,15 @@ type load struct {
 // play returns what the origin counted, and what the registry knew at the end.
 func (l load) play(t *testing.T) (tally heedtest.Tally, state heed.OriginState) {
 	t.Helper()
+	return l.playBehind(t, func(o *heedtest.Origin) http.RoundTripper { return o })
+}
+
+// playBehind is play where something stands before the origin.
+func (l load) playBehind(t *testing.T, before func(*heedtest.Origin) http.RoundTripper) (tally heedtest.Tally, state heed.OriginState) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		o := heedtest.NewOrigin(l.origin)
-		tr := quiet(t, o, heed.Limits{})
+		tr := quiet(t, before(o), heed.Limits{})
 		c := tr.Client()
 		length := time.Duration(l.windows) * l.origin.Policies[0].Window
 		end := time.Now().Add(length)
