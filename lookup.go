@@ -23,7 +23,7 @@ func (r *Registry) enter(req *http.Request, a *ask) *partition {
 	r.sweep(now)
 	a.req = req
 	if req.URL != nil {
-		a.path = req.URL.Path
+		a.path, a.route = req.URL.Path, ""
 	}
 	key := r.partitionOf(req)
 	first := "" // the origin that a cost set for the request is for

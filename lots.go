@@ -56,7 +56,7 @@ func (p *partition) draw(now time.Time, q *queue, head *waiter) (c candidate, dr
 	q.line(head.opts.priority).root.walk(func(w *waiter) bool {
 		n++
 		alike = alike && w.units() == 1 && w.opts.minInterval == 0
-		switch mine := s.find(w.method(), w.path) >= 0; {
+		switch mine := s.accuses(w.routeKey()); {
 		case mine:
 			if of++; one == nil {
 				one = w

@@ -83,6 +83,11 @@ func (s *suspect) find(method, path string) int {
 	return slices.IndexFunc(s.routes, func(a accused) bool { return a.route == string(route) })
 }
 
+// accuses reports whether a route is under suspicion.
+func (s *suspect) accuses(route string) bool {
+	return slices.ContainsFunc(s.routes, func(a accused) bool { return a.route == route })
+}
+
 // isFor reports whether pm's request is of a route under suspicion.
 func (s *suspect) isFor(pm *Permit) bool { return s.find(pm.method, pm.path) >= 0 }
 

@@ -153,6 +153,7 @@ type ask struct {
 	opts      *options
 	charged   bool   // opts.costs are set and hold here: it is not another origin's redirect
 	path      string // what it asks for, to tell endpoints apart
+	route     string // of that; "": nobody has asked
 	req       *http.Request
 	number    uint64        // its place in line
 	attempt   int           // 1: the first
@@ -172,6 +173,14 @@ type ask struct {
 	again     bool          // it stands in another line already: whether it goes from here is not sure
 	went      *atomic.Bool  // it has gone from one of its lines, which may be of several origins; nil: it stands in one
 	inLine    func()        // what to do once it is put in line; nil: nothing
+}
+
+// routeKey is the route of the request.
+func (a *ask) routeKey() string {
+	if a.route == "" {
+		a.route = routeOf(a.method(), a.path)
+	}
+	return a.route
 }
 
 // method is the request's.
