@@ -47,6 +47,8 @@ type ledger struct {
 	newest    newest
 	apart     resetsApart
 	counter   counter
+	edges     *edges    // when windows of two counts end, where nobody says so; nil: that is no question …
+	edgesFrom time.Time // … before this instant, for it was found to be none
 	lumps     lumps
 	away      farAway
 	contest   contest
@@ -94,6 +96,8 @@ func (l *ledger) room(now time.Time, p *Policy) int64 {
 		return unlimited
 	case l.isFar(p):
 		return l.farRoom(now, p)
+	case l.edged():
+		return int64(l.unused(now, p)) - l.reserve(now, p)
 	case l.shape == shapeSliding:
 		taken := l.own.used(now, p.Window) + l.reserve(now, p)
 		room := p.Quota - taken - l.foreignNow(now, p)
@@ -140,6 +144,11 @@ func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Tim
 	pressed = pressed || l.spent >= p.Quota-1 && l.sparing(p) // those whose answers are on the way will be back
 	refills := l.shape == shapeRefill && l.stated && !closed
 	switch {
+	case l.edged() && !closed:
+		if pressed { // the last one would have all stop for as long as resets are rounded to
+			n += 1 + l.reserve(now, p)
+		}
+		return latest(now, l.unusedBy(now, n, p)), true
 	case pressed && l.left <= n+1 && l.inLumps() && !closed:
 		return latest(now, l.nextLump(p, n)), l.own.inFlight == 0
 	case room >= n && !pressed, room > n && !(refills && l.twoCounts()):
@@ -218,6 +227,8 @@ func (l *ledger) windowsOn(at time.Time, n, room int64, p *Policy) time.Time {
 func (l *ledger) behind(now time.Time, n int64, p *Policy) time.Time {
 	switch {
 	case p.Quota <= 0 || p.Window <= 0 || l.isFar(p):
+	case l.edged():
+		return l.unusedBy(now, n, p)
 	case l.shape == shapeSliding && !l.presumed():
 		at, _ := l.own.back(now, l.own.used(now, p.Window)+n-p.Quota, p.Window)
 		return at
@@ -329,6 +340,9 @@ func (l *ledger) hearMore(now time.Time, c *charge, least int64, p *Policy) {
 // answer was on its way, and comes back so much sooner.
 func (l *ledger) settle(now, start time.Time, c *charge, p *Policy) {
 	e := l.own.done(now, start, l.surely(), c.n, p.Quota, p.Window)
+	if l.edges != nil {
+		l.edges.take(middle(start, now), c.n)
+	}
 	if c.unsure {
 		if e != nil {
 			e.unsure += c.n
@@ -422,6 +436,7 @@ func (l *ledger) hear(now, start time.Time, c *charge, p *Policy, s statement, a
 	l.learnShape(now, start, c, p, r, s.refused || s.free)
 	l.learnBeyond(now, start, p, &s)
 	l.learnCounter(now, start, c, p, &s, r)
+	l.learnEdges(now, start, c, p, &s, r)
 	l.learnCounted(now, c, p, r, s.refused)
 	l.hearLeft(now, start, c, p, r, least, s.refused)
 	if !l.stated {

@@ -140,6 +140,9 @@ func (l *ledger) shared(now time.Time, p *Policy) int64 {
 // seen returns how many units are left as the origin's latest word and this
 // process's own use since tell.
 func (l *ledger) seen(now time.Time, p *Policy) float64 {
+	if l.edged() {
+		return l.unused(now, p)
+	}
 	if l.shape == shapeSliding && now.Sub(l.said) < p.Window {
 		return float64(p.Quota - l.foreignNow(now, p) - l.own.used(now, p.Window))
 	}
@@ -185,7 +188,7 @@ func (l *ledger) foreignNow(now time.Time, p *Policy) int64 {
 		return 0
 	}
 	switch {
-	case l.shape != shapeSliding:
+	case l.shape != shapeSliding, l.edged():
 		return l.foreign
 	case l.apart.proven():
 		return l.theirs.spread(p).used(now, p.Window)

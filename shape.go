@@ -69,7 +69,7 @@ func (l *ledger) doubtReset() {
 // learnShape finds out how the quota comes back, from what the answer to c
 // says is left, and how much of a sliding window others use.
 func (l *ledger) learnShape(now, start time.Time, c *charge, p *Policy, r int64, refused bool) {
-	if refused || l.shape == shapeReset || l.shape == shapeRefill || p.Window <= 0 || p.Quota <= 0 || now.Before(l.adopted) {
+	if refused || l.edged() || l.shape == shapeReset || l.shape == shapeRefill || p.Window <= 0 || p.Quota <= 0 || now.Before(l.adopted) {
 		return
 	}
 	// If the window slides, what was answered before c went, and less than a

@@ -1,0 +1,67 @@
+package heed_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/heedhttp/heed/heedtest"
+)
+
+// shareOfShortWindows is what part of the policy of c is accepted, and how many are refused, in five minutes from each of some phases on.
+func shareOfShortWindows(t *testing.T, c heedtest.Config, phases ...time.Duration) (share float64, refused int64) {
+	t.Helper()
+	p := c.Policies[0]
+	windows := int(5 * time.Minute / p.Window)
+	for _, phase := range phases {
+		c := c
+		c.Phase = phase * time.Millisecond
+		tally, _ := load{c, 16, windows, nil}.play(t)
+		share += float64(tally.Accepted) / float64(p.Quota*int64(windows*len(phases)))
+		refused += tally.Refused
+	}
+	t.Logf("%.3f of it accepted, %d refused", share, refused)
+	return share, refused
+}
+
+// Where resets are rounded by as much as a window is long, what is left tells when those of two counts end. Such a counter
+// is not taken for a window, or a bucket, that others use as well.
+func TestCounterOfShortWindowsIsUsedUp(t *testing.T) {
+	manyRequests(t)
+	for _, dialect := range []heedtest.Dialect{heedtest.IETF06, heedtest.XRateLimit, heedtest.XRateLimitEpoch} {
+		t.Run(string(dialect), func(t *testing.T) {
+			share, refused := shareOfShortWindows(t, heedtest.Config{
+				Algorithm: heedtest.SlidingCounter, Dialect: dialect, Policies: []heedtest.Policy{{Quota: 10, Window: time.Second}},
+				Latency: heedtest.RoundTrip(40 * time.Millisecond),
+			}, 130, 370, 630, 900)
+			if share < 0.68 || refused > 0 {
+				t.Errorf("%.3f of it accepted, %d refused", share, refused)
+			}
+		})
+	}
+}
+
+// Nor is anything else taken for two counts, of which a unit or two would be left each time.
+func TestOtherShortWindowsAreNotTakenForTwoCounts(t *testing.T) {
+	manyRequests(t)
+	for _, c := range []struct {
+		algorithm heedtest.Algorithm
+		dialect   heedtest.Dialect
+		policy    heedtest.Policy
+		least     float64
+	}{
+		{heedtest.FixedWindowByClock, heedtest.XRateLimitEpoch, heedtest.Policy{Quota: 20, Window: 2 * time.Second}, 0.98},
+		{heedtest.SlidingWindow, heedtest.IETF06, heedtest.Policy{Quota: 10, Window: 3 * time.Second}, 0.87},
+		{heedtest.SlidingWindow, heedtest.XRateLimit, heedtest.Policy{Quota: 10, Window: 3 * time.Second}, 0.87},
+		{heedtest.TokenBucket, heedtest.IETF06, heedtest.Policy{Quota: 20, Window: 2 * time.Second}, 0.98},
+	} {
+		t.Run(fmt.Sprint(c.algorithm, "/", c.dialect), func(t *testing.T) {
+			share, refused := shareOfShortWindows(t, heedtest.Config{
+				Algorithm: c.algorithm, Dialect: c.dialect, Policies: []heedtest.Policy{c.policy}, Latency: heedtest.RoundTrip(20 * time.Millisecond),
+			}, 100)
+			if share < c.least || refused > 0 {
+				t.Errorf("%.3f of it accepted, %d refused", share, refused)
+			}
+		})
+	}
+}
