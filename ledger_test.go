@@ -34,3 +34,34 @@ func TestLastUnitGoesWhereRoundingCostsNothing(t *testing.T) {
 		}
 	}
 }
+
+// Resets that are over with little back are a bucket's next unit, which this process had emptied. They are not where, at another time,
+// more came back than one unit in as long as the longest of them: others use a window that slides.
+func TestResetsAreNoNextUnitsWhereMoreComesBackInAsLong(t *testing.T) {
+	start := time.Date(2026, 6, 2, 10, 0, 0, 0, time.UTC)
+	for _, rises := range []bool{false, true} {
+		s := &slot{policy: Policy{Quota: 100, Unit: UnitRequests}, terms: Policy{Quota: 100, Window: 10 * time.Second, Unit: UnitRequests}}
+		u := &nextUnit{}
+		says := func(at time.Duration, remaining int64, reset time.Duration) (only bool) {
+			now := start.Add(at)
+			lim := ServiceLimit{Remaining: remaining, Reset: reset, Resolution: time.Second}
+			c := &charge{slot: s, n: 1, sent: s.ledger.sent + 1, answered: s.ledger.answered}
+			s.ledger.sent, s.ledger.answered = c.sent, c.sent
+			return u.hear(now, now.Add(-50*time.Millisecond), now.Add(reset), time.Time{}, c, s, &lim)
+		}
+		says(0, 96, 10*time.Second)
+		for i := range int64(76) {
+			says(time.Duration(i)*10*time.Millisecond, 95-i, 10*time.Second)
+		}
+		only := says(20*time.Second, 19, time.Second)
+		if rises {
+			only = says(21500*time.Millisecond, 24, time.Second)
+		}
+		for i := range 4 {
+			only = says(time.Duration(25+5*i)*time.Second, 18, time.Second)
+		}
+		if only == rises {
+			t.Errorf("more came back at once: %t; taken for the next unit: %t", rises, only)
+		}
+	}
+}

@@ -15,7 +15,8 @@ type nextUnit struct {
 	at      time.Time     // … which came then
 	fits    int           // resets that were over since then, and little was left
 	only    bool          // so it is: nothing is inferred from them …
-	longest time.Duration // … as long as none is more than twice as far away as those were
+	longest time.Duration // … as long as none is more than twice as far away as those were …
+	faster  bool          // more was seen to come back than one unit in as long, and so none is a bucket's
 }
 
 // enoughOver are so many resets that were over in vain that this was no chance. Where it was, little is lost: what is left is told
@@ -44,6 +45,9 @@ func (u *nextUnit) hear(now, start, instant, date time.Time, c *charge, s *slot,
 		date = start
 	}
 	over := start.After(u.heard) && date.After(u.end)
+	if unit := u.longest - 2*lim.Resolution; unit > 0 && start.After(u.at) && r-u.last > 1+int64(now.Sub(u.at)/unit) {
+		u.faster = true
+	}
 	switch {
 	case r > p.Quota/2:
 		u.ours, u.fits = false, 0
@@ -55,7 +59,7 @@ func (u *nextUnit) hear(now, start, instant, date time.Time, c *charge, s *slot,
 		gone := u.top - r
 		u.ours = gone > p.Quota/2 && gone <= l.sent-u.topOf && gone >= c.answered-u.topOf-p.Quota/4
 		u.topOf = 0
-	case u.ours && over && p.Quota-r-max(l.sent-u.sent, l.own.used(now, p.Window)) > p.Quota/2:
+	case u.ours && over && !u.faster && p.Quota-r-max(l.sent-u.sent, l.own.used(now, p.Window)) > p.Quota/2:
 		u.fits++
 		l.piecemeal = true // until the next one shows it, no more is presumed back than was this time
 	}
