@@ -121,7 +121,7 @@ func TestRoutesWithOneCountAreNotToldApart(t *testing.T) {
 }
 
 func TestOneQuotaOfAllRoutesIsNotToldApart(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	paths := []string{"/one", "/two", "/three"}
 	for _, tc := range []struct {
 		name string

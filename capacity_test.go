@@ -116,7 +116,7 @@ func TestABucketOfTwoBehindALargeLimitIsNotOverrun(t *testing.T) {
 // What would come back to a bucket beyond what it holds is lost, however often it would be full again until the next request
 // arrives.
 func TestWhatABucketCannotHoldIsNotCountedOn(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for _, dialect := range []heedtest.Dialect{heedtest.IETF11, heedtest.IETF07} {
 		for _, goroutines := range []int{16, 64} {
 			tally, _ := load{heedtest.Config{

@@ -198,7 +198,7 @@ func TestPartThatIsOutOfOrderForHoursIsNoLimit(t *testing.T) {
 // That a third of all was refused while a part of an origin was out of order does not explain what a limit
 // refuses once it is well again.
 func TestLimitIsKeptToAfterAPartWasOutOfOrder(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const trip, seeds = 50 * time.Millisecond, 4
 	var accepted, refused int64
 	for seed := range uint64(seeds) {

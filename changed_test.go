@@ -85,7 +85,7 @@ func TestQuotaThatIsCutLeavesNothingOfTheOldOne(t *testing.T) {
 
 // What was found out about how an origin counts does not hold for ever.
 func TestOriginThatCountsOtherwiseIsUsedUpAgain(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	policy := heedtest.Policy{Quota: 50, Window: 5 * time.Second}
 	kind := func(a heedtest.Algorithm, r heedtest.Rounding) heedtest.Config {
 		return heedtest.Config{Algorithm: a, Rounding: r, Policies: []heedtest.Policy{policy}, Dialect: heedtest.XRateLimit, Latency: heedtest.RoundTrip(20 * time.Millisecond)}

@@ -237,7 +237,7 @@ func TestProcessesThatShareACounterOfTwoWindowsSoonGetTheSame(t *testing.T) {
 // Answers of the first window that come after those of the second do not hide what is left of
 // it, nor do they make it a window that slides: a whole window would go by.
 func TestCounterOfTwoWindowsIsUsedUpWhereLateAnswersMeetItsFirstTurn(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	policy := heedtest.Policy{Quota: 100, Window: 10 * time.Second}
 	for phase := 200 * time.Millisecond; phase < 2*time.Second; phase += 300 * time.Millisecond {
 		for seed := range uint64(8) {
@@ -386,7 +386,7 @@ func TestCounterOfTwoWindowsFarAwayThatRefusedOneTooManyIsUsedUp(t *testing.T) {
 // Two counts look like a sliding window for a while where the length of the window was inferred, and the
 // shorter one the more is back: that does not make it shorter.
 func TestCountersWhoseWindowIsInferredAreNotTakenForShorterOnes(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const windows, quota = 20, 50
 	var accepted, refused, runs int64
 	for phase := 319 * time.Millisecond; phase < 5*time.Second; phase += 500 * time.Millisecond {
@@ -405,7 +405,7 @@ func TestCountersWhoseWindowIsInferredAreNotTakenForShorterOnes(t *testing.T) {
 // Nobody who meets a window late is told how long it is, and one of which less is told at every turn seems to
 // give back too fast. From one end of it to the next it shows.
 func TestCountersOfWhichNoneTellsAWholeWindowAreNotOverrun(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const windows, quota, window = 10, 100, 10 * time.Second
 	var accepted, refused, runs int64
 	for phase := 250 * time.Millisecond; phase < window; phase += time.Second {
@@ -497,7 +497,7 @@ func TestCountersFarAwayThatNameInstantsAreUsedUp(t *testing.T) {
 // named a second late, as some services do. Nothing is left when that has been overrated for long
 // enough, and all would have to stop until the window turns.
 func TestTwoCountsOfWhichResetsAreNamedLateAreUsedUp(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const quota, window, windows = 100, 10 * time.Second, 14
 	for phase := time.Duration(0); phase < window; phase += 1700 * time.Millisecond {
 		synctest.Test(t, func(t *testing.T) {

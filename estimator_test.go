@@ -489,7 +489,7 @@ func TestPolicyAnnouncedOnlyNearItsEndHoldsOn(t *testing.T) {
 // When units went that were sent before a policy was known nobody knows, so that it tells
 // nothing of how the quota comes back when they do.
 func TestSlidingWindowThatIsAnnouncedLateIsNotTakenForABucket(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const runs, windows, quota = 8, 20, 100
 	var refused int64
 	for seed := range runs {
@@ -617,7 +617,7 @@ func TestSharedSlidingWindowIsNotTakenForABucket(t *testing.T) {
 // not kept from more by leaving others more than they leave it, what is left to others is not cut down to a unit less, and nobody takes it for a
 // bucket for good because its resets seemed to be when one is full.
 func TestProcessesShareASmallSlidingWindowEvenly(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const runs, windows, quota = 16, 20, 50
 	var accepted, refused, jain float64
 	for range runs {
@@ -635,7 +635,7 @@ func TestProcessesShareASmallSlidingWindowEvenly(t *testing.T) {
 // What others take of a bucket comes back, and is not missed: each sees them by how little
 // comes back to itself, so that none goes on as if it were alone.
 func TestProcessesThatShareABucketSeeEachOther(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for _, algorithm := range []heedtest.Algorithm{heedtest.TokenBucket, heedtest.GCRA} {
 		const runs, windows, quota = 6, 20, 50
 		var accepted, refused, jain float64

@@ -31,7 +31,7 @@ func TestWindowShorterThanTheWayIsUsedUp(t *testing.T) {
 
 // Where answers take now long, now short, some are counted much later than they went: then it is not known when each was.
 func TestWindowShorterThanTheWayIsNotOverrunWhereLatenciesScatter(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindowByClock, heedtest.SlidingWindow, heedtest.TokenBucket} {
 		for seed := range uint64(4) {
 			tally, _ := load{heedtest.Config{

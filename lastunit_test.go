@@ -33,7 +33,7 @@ func TestLastUnitOfSmallQuotaIsUsedThoughAnswersTakeNowLongNowShort(t *testing.T
 // Where resets are instants that are rounded up, an answer that says that nothing is left holds for up to a second
 // more than the window lasts. Of a small quota the last unit is worth that, of a large one it is not.
 func TestLastUnitOfSmallQuotaIsWorthWhatAnInstantIsRoundedUpBy(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const windows = 40
 	for _, c := range []struct {
 		algorithm heedtest.Algorithm

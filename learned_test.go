@@ -1151,7 +1151,7 @@ func TestPathsThatStayRefusedWith503TeachNoLimit(t *testing.T) {
 // A slow limit is tried again every ten minutes at first, for it may have been found when it was lower. One that stays as it is
 // refuses an attempt each time, so those become rarer.
 func TestSlowHiddenLimitThatStaysAsItIsIsTriedMoreRarely(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const first, then, seeds, most = 24 * time.Hour, 48 * time.Hour, 6, 20 // refused in 1000
 	for _, quota := range []int64{6, 20} {
 		var accepted, refused int64

@@ -199,7 +199,7 @@ func TestLimitersThatAddLinesOfTheirOwnAreBothKeptTo(t *testing.T) {
 // The longer of two limits, where the shorter one is what accepted answers show: its
 // window is as long as it takes to use up all of it, and then to wait for its end.
 func TestLongerLimitThatOnlyRefusalsShowIsKeptTo(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for phase := range 10 {
 		synctest.Test(t, func(t *testing.T) {
 			time.Sleep(time.Duration(phase)*100*time.Millisecond + 37*time.Millisecond)

@@ -80,7 +80,7 @@ func TestProcessesShareTwoCountsWhoseWindowSeemedShorter(t *testing.T) {
 // A window that is met just before it ends seems to be that short. Where several processes take each unit of two counts
 // as soon as it is back, nothing is ever left to name its end, until one waits for longer.
 func TestProcessesFindOutHowLongAWindowIsThatSeemedShort(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const runs = 12
 	var refused float64
 	for run := range runs {

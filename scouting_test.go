@@ -138,7 +138,7 @@ func peaksOver(t *testing.T, trip func(n int) time.Duration, span time.Duration,
 // Where a round trip takes no time, doubling with each would have all of them
 // in flight before the first limit could be met.
 func TestOriginNearByIsNotOpenedInARush(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for _, c := range []struct {
 		trip, span time.Duration
 		want       []int

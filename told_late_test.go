@@ -42,7 +42,7 @@ func TestWindowsThatAreToldOfLateAreUsedUp(t *testing.T) {
 // Where only answers that say that little is left announce a policy, one that says nothing says that more is left. So
 // what a bucket holds at first is used, too.
 func TestBucketsThatAreToldOfLateAreUsedUp(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const windows, quota, runs = 20, 50, 8
 	for name, latency := range map[string]heedtest.Latency{
 		"5 ms":  heedtest.RoundTrip(5 * time.Millisecond),
