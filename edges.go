@@ -187,7 +187,7 @@ func (e *edges) inUse(at time.Time, inFlight int64) (most float64) {
 		present, before, passed := e.counts(bits.TrailingZeros32(rest), e.since(at))
 		most = max(most, present+before*e.left(passed))
 	}
-	return most + float64(inFlight) + e.spare
+	return most + float64(inFlight)
 }
 
 // free is when no more than so much is in use, at the latest, if no more is used.
@@ -195,7 +195,7 @@ func (e *edges) free(at time.Time, inFlight int64, most float64) time.Time {
 	now, wait := e.since(at), 0.0
 	for rest := e.agreed; rest != 0; rest &= rest - 1 {
 		present, before, passed := e.counts(bits.TrailingZeros32(rest), now)
-		present += float64(inFlight) + e.spare
+		present += float64(inFlight)
 		over := present + before*e.left(passed) - most
 		left := parts * e.left(passed)
 		switch {
@@ -274,7 +274,7 @@ func (l *ledger) windowUpTo(p *Policy, farthest time.Duration) time.Duration {
 // nothing is left.
 func (l *ledger) vague(s *statement, p *Policy) bool {
 	named := s.clock && s.grain < p.Window/4
-	return !named && p.Window > 0 && p.Quota > 0 && p.Window <= 4*max(s.resolution, l.grain) && l.timeless < few
+	return !named && p.Window > 0 && p.Quota >= fewUnits && p.Window <= 4*max(s.resolution, l.grain) && l.timeless < few
 }
 
 // edged reports whether it is known by that when windows of two counts end.
@@ -282,12 +282,12 @@ func (l *ledger) edged() bool { return l.edges != nil && l.edges.found && l.shap
 
 // unused is how many units are left for certain when a request that goes now arrives.
 func (l *ledger) unused(now time.Time, p *Policy) float64 {
-	return float64(p.Quota-l.foreignNow(now, p)) - l.edges.inUse(now.Add(l.quickest/2), l.own.inFlight)
+	return float64(p.Quota-l.foreignNow(now, p)) - l.edges.spare - l.edges.inUse(now.Add(l.quickest/2), l.own.inFlight)
 }
 
-// unusedBy is when so many are.
+// unusedBy is when so many are, or all that there can be.
 func (l *ledger) unusedBy(now time.Time, n int64, p *Policy) time.Time {
 	way := l.quickest / 2
-	at := l.edges.free(now.Add(way), l.own.inFlight, float64(p.Quota-l.foreignNow(now, p)-n))
-	return at.Add(-way)
+	most := max(float64(p.Quota-l.foreignNow(now, p)-n)-l.edges.spare, 0)
+	return l.edges.free(now.Add(way), l.own.inFlight, most).Add(-way)
 }

@@ -2,9 +2,12 @@ package heed_test
 
 import (
 	"fmt"
+	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/heedhttp/heed"
 	"github.com/heedhttp/heed/heedtest"
 )
 
@@ -64,4 +67,31 @@ func TestOtherShortWindowsAreNotTakenForTwoCounts(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A request that costs all there is of such a counter, or more, goes when nothing else is in use.
+func TestWhatCostsMoreThanACounterOfShortWindowsHasGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := heedtest.NewOrigin(heedtest.Config{
+			Algorithm: heedtest.SlidingCounter, Dialect: heedtest.IETF06, Policies: []heedtest.Policy{{Quota: 10, Window: time.Second}},
+			Latency: heedtest.RoundTrip(40 * time.Millisecond), Phase: 130 * time.Millisecond,
+		})
+		tr := quiet(t, o, heed.Limits{})
+		client := tr.Client()
+		others := asking(16, time.Now().Add(time.Minute), func(int) (*http.Response, error) { return client.Get(example) })
+		time.Sleep(40 * time.Second) // by then it is known for one
+		for _, cost := range []int64{2, 10, 25} {
+			began := time.Now()
+			resp, err := client.Do(get(heed.WithCost(t.Context(), heed.UnitRequests, cost), example))
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if waited := time.Since(began); waited > 10*time.Second {
+				t.Errorf("a request that costs %d waited for %v", cost, waited)
+			}
+		}
+		others.Wait()
+		tr.Registry.Close()
+	})
 }
