@@ -74,7 +74,7 @@ func TestWindowThatLetAsManyThroughTwiceIsNotTakenToLetThroughMore(t *testing.T)
 
 // What a window that is known has held back, because some requests were long on their way, is made up for.
 func TestWhatAHiddenWindowHeldBackIsMadeUpFor(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const runs = 12
 	var accepted, refused int64
 	for seed := range uint64(runs) {
@@ -92,7 +92,7 @@ func TestWhatAHiddenWindowHeldBackIsMadeUpFor(t *testing.T) {
 
 // An attempt at more that finds a window as it was is made the more rarely.
 func TestHiddenWindowThatStaysAsItIsIsTriedMoreRarely(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	tally, _ := load{heedtest.Config{
 		Algorithm: heedtest.FixedWindow, Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}, Dialect: heedtest.Silent,
 		Latency: heedtest.RoundTrip(50 * time.Millisecond),

@@ -18,7 +18,7 @@ import (
 // Many an origin names a limit per minute and keeps a small bucket that gives it out bit by bit. Nothing says how long it
 // takes to fill, so nothing is counted on that was never seen to be there, or to come back.
 func TestASmallBucketBehindALargeLimitIsNotOverrun(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for _, burst := range []int64{10, 30} {
 		for _, dialect := range []heedtest.Dialect{heedtest.XRateLimit, heedtest.XRateLimitEpoch, heedtest.XRateLimitEpochMillis} {
 			for _, reset := range []heedtest.Reset{heedtest.ResetFull, heedtest.ResetNext} {

@@ -526,7 +526,7 @@ func TestLargeSlowHiddenBucketIsNotTakenForChanceForLong(t *testing.T) {
 // A hidden bucket that is full again every morning is emptied at many times its rate. That the pace then falls as far
 // as where a part of an origin is out of order costs no more refusals the more often it has turned out to be a limit.
 func TestHiddenBucketThatIsFullAgainEveryMorningCostsNoMoreEachDay(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const days, last, requests, goroutines = 12, 4, 1500, 8
 	synctest.Test(t, func(t *testing.T) {
 		o := heedtest.NewOrigin(heedtest.Config{

@@ -351,7 +351,7 @@ func TestCounterOfTwoWindowsFarAwayIsUsedUpWhereItsResetsSayNothing(t *testing.T
 // many at a time: more of them are seen to come back than a clock in whole seconds lets through. Who
 // does not count on any uses fewer, and of two counts as many fewer come back.
 func TestCounterOfTwoWindowsFarAwayThatRefusedOneTooManyIsUsedUp(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const quota, window, windows = 50, 5 * time.Second, 20
 	accepted, runs := 0, 0
 	for phase := 250 * time.Millisecond; phase < window; phase += window / 10 {

@@ -93,7 +93,7 @@ func TestResetsRoundedDownCostAtMostTwoRefusals(t *testing.T) {
 
 // An origin that goes on rounding down is asked more and more rarely whether it does.
 func TestResetsRoundedDownCostEverFewerRefusals(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	tally, _ := load{heedtest.Config{
 		Policies: []heedtest.Policy{{Quota: 10, Window: 5 * time.Second}}, Rounding: heedtest.RoundDown, Latency: heedtest.RoundTrip(50 * time.Millisecond),
 	}, 4, 1000, nil}.play(t)
@@ -468,7 +468,7 @@ func TestRetryAfterTakesPrecedenceOverTheReset(t *testing.T) {
 // as that is how it is announced, and what came before the first word of it costs
 // at most as much as had been accepted, however unevenly answers come.
 func TestPolicyAnnouncedOnlyNearItsEndHoldsOn(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	policy := heedtest.Policy{Quota: 50, Window: 5 * time.Second}
 	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.FixedWindowByClock, heedtest.SlidingWindow, heedtest.TokenBucket} {
 		for name, latency := range map[string]heedtest.Latency{
@@ -577,7 +577,7 @@ func TestProcessesShareASmallQuotaWithoutARefusalInEveryWindow(t *testing.T) {
 // yet, and all of its quota is left: each spreads what it sees over the time that is left,
 // so that they see each other before it is gone.
 func TestProcessesThatMeetAWindowNearItsEndAreNotRefused(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for _, trip := range []time.Duration{5 * time.Millisecond, 50 * time.Millisecond} {
 		const quota, window, runs = 100, 10 * time.Second, 8
 		var accepted, refused float64

@@ -29,7 +29,7 @@ func learned(state heed.OriginState) (all []heed.PolicyState) {
 
 // Limits as servers have them that say nothing but no, near by.
 func TestHiddenRatesAreFoundByFewRefusals(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for name, c := range map[string]struct {
 		origin heedtest.Config
 		most   int64 // refused
@@ -112,7 +112,7 @@ func TestReopeningTellsTheWindow(t *testing.T) {
 
 // Who knows the window and counts what is in it needs no room for requests that meet.
 func TestKnownHiddenWindowIsUsedUp(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const windows, quota = 60, 50
 	var later, refused int64
 	for _, trip := range []time.Duration{5 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond} {
@@ -205,7 +205,7 @@ func TestHiddenCapIsFoundWhereFarMoreWereInFlight(t *testing.T) {
 // From half of what was in flight at the first refusal it is far to a cap twice as large as that seemed. Where answers take long, one
 // more at a time would take most of the time there is.
 func TestHiddenCapThatIsLargeIsSoonUsedUpWhereAnswersTakeLong(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for _, c := range []struct {
 		quota    int64
 		accepted int64
@@ -548,7 +548,7 @@ func TestOutageIsAskedEverMoreRarelyAtAHighRate(t *testing.T) {
 }
 
 func TestHiddenLimitIsForgottenOnceItIsGone(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	policy := heedtest.Policy{Quota: 50, Window: 5 * time.Second}
 	var known, left []heed.PolicyState
 	load{heedtest.Config{Algorithm: heedtest.FixedWindow, Dialect: heedtest.Silent, Policies: []heedtest.Policy{policy}, Latency: heedtest.RoundTrip(50 * time.Millisecond)}, 16, 54,
@@ -682,7 +682,7 @@ func TestCapInFlightIsFoundThoughItsRefusalsNameAWait(t *testing.T) {
 
 // One more in flight is tried the more rarely the more could have been sent while a refusal has all wait.
 func TestCapInFlightIsTriedRarelyWhereItsRefusalsHaveAllWait(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const quota, trip, minutes = 8, 150 * time.Millisecond, 4
 	tally, _ := load{heedtest.Config{
 		Algorithm: heedtest.Concurrency, Policies: []heedtest.Policy{{Quota: quota, Window: time.Minute}},
@@ -747,7 +747,7 @@ func TestHiddenLimitBesideTheOnlyBudgetIsLearned(t *testing.T) {
 // So it is where what refuses is a gateway before the origin, with a 503, and the limit that the origin behind it announces is not
 // used up: that is no outage.
 func TestGatewayThatRefusesWith503BeforeAnAnnouncedLimitIsLearned(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for _, hint := range []heedtest.RetryAfter{{Mode: heedtest.RetryAfterNone}, {Mode: heedtest.RetryAfterConstant, Value: time.Second}} {
 		synctest.Test(t, func(t *testing.T) {
 			const length = 5 * time.Minute
@@ -880,7 +880,7 @@ func TestHiddenLimitIsFoundByThoseWhoDoNotWait(t *testing.T) {
 // Those who are turned away by a learned rate show that it is made use of, be it that they come at random and none of them ever waits:
 // it rises for them, too, until it is no less than what the origin lets through.
 func TestLearnedRateRisesForThoseWhoDoNotWait(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const wanted, hours = 9.5, 1
 	synctest.Test(t, func(t *testing.T) {
 		o := heedtest.NewOrigin(heedtest.Config{
@@ -1089,7 +1089,7 @@ func TestHiddenLimitThatRefusesWith503IsLearnedByWhoAsksForEachPathOnce(t *testi
 // So it is where each refusal names a time after which one goes first: that a path is refused a second time beside others that are
 // accepted is no illness of it where it is accepted in the end, and of many that are refused at once the first are tried again first.
 func TestHiddenLimitThatNamesAWaitWithA503IsLearnedByWhoAsksForEachPathOnce(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const settles, length = 10 * time.Minute, 20 * time.Minute
 	for name, c := range map[string]struct {
 		algorithm  heedtest.Algorithm

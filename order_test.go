@@ -112,7 +112,7 @@ func stalls(every, length time.Duration) heedtest.Latency {
 // A request that is late may be overtaken by the next, though its answer is not: then that one's
 // does not count it. Neither says that a bucket holds more than it does.
 func TestBucketIsNotEmptiedByRequestsThatWereOvertaken(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for _, window := range []time.Duration{5 * time.Second, 10 * time.Second} {
 		for stall := 140 * time.Millisecond; stall <= 200*time.Millisecond; stall += 20 * time.Millisecond {
 			quota := int64(window / (100 * time.Millisecond))

@@ -318,7 +318,7 @@ func TestHiddenLimitMetWithTheRouteThatComesLastHoldsAll(t *testing.T) {
 
 // What is announced or configured later holds for all routes again, and so it is after a reset.
 func TestRouteWithALimitOfItsOwnIsCountedWithTheOthersAgain(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for name, again := range map[string]func(r *heed.Registry) error{
 		"announced": func(r *heed.Registry) error {
 			pm, err := r.Acquire(t.Context(), request(example+"/free"))

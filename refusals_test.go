@@ -314,7 +314,7 @@ func TestRefusedRequestWaitsWhateverItCosts(t *testing.T) {
 // for as long: a few of them are answered by when its window seems to have more, and then each waits longer than the one before. It was
 // asked again every 1.3 s, and refused one request for each seven that it accepted.
 func TestResetsThatStayOverAreBackedOffFrom(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const quota, length, behind, windows = 300, 5 * time.Minute, 3 * time.Minute, 24
 	for _, goroutines := range []int{1, 16} {
 		synctest.Test(t, func(t *testing.T) {

@@ -228,7 +228,7 @@ func TestUnavailableAfterJustAsManyRequestsIsALimit(t *testing.T) {
 // A Retry-After of a second may be rounded up from next to nothing: that a bucket lets through as many
 // again by then says little of its rate.
 func TestRateBehindAWaitRoundedUpToASecondIsFound(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for name, c := range map[string]struct{ rate, burst int64 }{"100/s, burst 20": {100, 20}, "100/s, burst 50": {100, 50}, "10/s, burst 5": {10, 5}} {
 		tally, _ := load{heedtest.Config{
 			Algorithm: heedtest.TokenBucket, Policies: []heedtest.Policy{{Quota: c.rate, Window: time.Second, Burst: c.burst}}, Dialect: heedtest.RetryAfterOnly,

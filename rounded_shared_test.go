@@ -46,7 +46,7 @@ func TestProcessesShareASlidingWindowWhoseResetsAreRoundedDown(t *testing.T) {
 // taken then, each time: none has it wait, so that the next bunch would be longer and begin later. In the mean .981 are used, and .963 where
 // it does.
 func TestBunchThatSeveralProcessesShareDoesNotComeLaterEachTime(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const windows, runs = 20, 6
 	var mean float64
 	for run := range runs {

@@ -325,7 +325,7 @@ func TestRateIsNotMeasuredByAHandfulOfRequests(t *testing.T) {
 // what came from one refusal to the next, of which heed chose a part; nor is a whole window judged by the few that it lets
 // through while what was too much before still counts.
 func TestRateOfASlidingCounterIsFoundInAMinute(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	var share, runs float64
 	for phase := range 5 {
 		for _, refused := range []bool{false, true} {

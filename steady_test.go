@@ -139,7 +139,7 @@ func TestLearnedRateRisesWithTheLimit(t *testing.T) {
 // What an answer's own body holds, the count in its fields may lack. And the next window is
 // begun no sooner for a round trip in which some bytes could have gone, but no request.
 func TestBodiesOfAllSizesAreNotRefusedForTheirBytes(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for name, latency := range map[string]heedtest.Latency{
 		"even": heedtest.RoundTrip(5 * time.Millisecond),
 		"either all up or all down": func(n int64) (up, down time.Duration) {

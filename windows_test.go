@@ -75,7 +75,7 @@ func TestWindowsShorterThanTheirResetsSayAreUsedUpFromFarAway(t *testing.T) {
 // Where resets are rounded to as much as windows are long, nothing goes for a window
 // after the last unit, whenever that goes: to leave it costs no more than itself.
 func TestWindowsAsShortAsResetsAreRoundedToAreUsedUp(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for _, alg := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.FixedWindowByClock} {
 		for _, trip := range []time.Duration{time.Millisecond, 20 * time.Millisecond} {
 			for phase := time.Duration(0); phase < time.Second; phase += 300 * time.Millisecond {
@@ -94,7 +94,7 @@ func TestWindowsAsShortAsResetsAreRoundedToAreUsedUp(t *testing.T) {
 // An answer that was long on its way says that more is left than one that says that nothing is:
 // that window has not turned, whatever reset is named, and nothing goes early.
 func TestLateAnswersTurnNoWindowAsShortAsResetsAreRoundedTo(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for _, alg := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.FixedWindowByClock} {
 		for seed := range uint64(6) {
 			tally, _ := load{heedtest.Config{
@@ -292,7 +292,7 @@ func countedByClock(quota, length int64) func(now time.Time, h http.Header) bool
 // Nobody says how large the quota is: only how many are left, and until when, rounded up. The
 // last unit still goes when rounding costs nothing.
 func TestQuotaWhoseSizeNobodySaysIsUsedUp(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	fare(t, 100*time.Second, 915, 0, func() func(now time.Time, h http.Header) bool { // of 1000
 		w := &window{quota: 50, length: 5 * time.Second}
 		return func(now time.Time, h http.Header) bool {
@@ -383,7 +383,7 @@ func TestLastSecondOfAWindowIsNoConstant(t *testing.T) {
 // The windows that a service documents are not those of everybody who announces limits as it
 // does: what the origin says itself counts for more.
 func TestDocumentedWindowsGiveWayToWhatAnOriginSays(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for rate, least := range map[int]int{10: 235, 50: 1000} { // of 250 and 1050
 		fare(t, 20*time.Second, least, 0, func() func(now time.Time, h http.Header) bool {
 			b := tokenBucket{rate: float64(rate), burst: 50}
@@ -529,7 +529,7 @@ func windowBesideLog(quota int, length time.Duration, name string) func(now time
 // An exact instant on the origin's clock is known here as late by the time an answer takes to
 // come back, and met by as much sooner as a request takes to get there.
 func TestWindowsThatEndAtAnInstantAreUsedUpOverLongRoundTrips(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const windows, quota = 20, 100
 	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.FixedWindowByClock, heedtest.SlidingWindow} {
 		tally, _ := load{heedtest.Config{

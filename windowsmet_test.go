@@ -45,7 +45,7 @@ func TestWindowsByTheClockThatMetAreToldApartByTheSecondRefusal(t *testing.T) {
 
 // Where a few more than a round number were accepted before the first refusal, the limit is that number: two windows had met.
 func TestFewMoreThanARoundNumberAreNoLargerQuota(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const runs = 12
 	var accepted int64
 	for seed := range uint64(runs) {
