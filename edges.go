@@ -11,27 +11,29 @@ import (
 // there like one whose window slides, or like a bucket, that others use: what this process used early in a window seems to be in use
 // for too long, for it comes back evenly over the next one. But each instant at which windows may end, with this process's own
 // use, says how much is in use at any time. Where all answers of some windows agree with one, that is it, and nobody else uses the
-// quota. One unit is always left: an answer that says that none is has all wait for a reset that is as far away as a window is long.
+// quota. While others wait one unit is left: an answer that says that none is has all wait for a reset that is as far away as a window is long.
 
 // edges are the instants at which windows of two counts may end, of an origin of which nobody knows when they do.
 type edges struct {
-	window   time.Duration      // that these are apart
-	from     time.Time          // one of them, since when this process's use is counted …
-	used     [2 * parts]float64 // … by the part of a window in which it was …
-	newest   int64              // … of which this is the latest, since from …
-	lately   []arrival          // … and one by one, of no more than a window
-	may      [parts]agreement   // by the part in which windows end
-	slides   bool               // they agree with a window that slides …
-	turns    uint32             // … or with one that ends in one of these parts, a bit for each, and all is back
-	answers  int                // that were held against them …
-	began    int64              // … since this part
-	agreed   uint32             // parts that all answers agreed with, a bit for each …
-	inARow   int                // … as often as this
-	wrong    int                // how often in a row none did …
-	judged   int                // … and how often that was judged
-	found    bool               // there are some
-	farthest time.Duration      // the longest reset that was named
-	spare    float64            // units that are kept, for what is left turned out to be none
+	window          time.Duration      // that these are apart
+	from            time.Time          // one of them, since when this process's use is counted …
+	used            [2 * parts]float64 // … by the part of a window in which it was …
+	newest          int64              // … of which this is the latest, since from …
+	lately          []arrival          // … and one by one, of no more than two windows
+	may             [parts]agreement   // by the part in which windows end
+	slides          bool               // they agree with a window that slides …
+	turns           uint32             // … or with one that ends in one of these parts, a bit for each, and all is back
+	answers         int                // that were held against them …
+	began           int64              // … since this part
+	agreed          uint32             // parts that all answers agreed with, a bit for each …
+	inARow          int                // … as often as this
+	wrong           int                // how often in a row none did …
+	judged          int                // … and how often that was judged
+	found           bool               // there are some
+	taken, inferred time.Duration      // how long the window was taken to be before, and by how much that could be too long
+	unheard         int                // answers in a row that said nothing of it, for they came out of order
+	farthest        time.Duration      // the longest reset that was named
+	spare           float64            // units that are kept, for what is left turned out to be none
 }
 
 // parts is into how many a window is cut: it is not known more closely when it ends.
@@ -79,7 +81,7 @@ func (e *edges) since(at time.Time) float64 {
 func (e *edges) take(at time.Time, n int64) {
 	e.lately = slices.DeleteFunc(e.lately, func(a arrival) bool { return at.Sub(a.at) > 2*e.window })
 	e.lately = append(e.lately, arrival{at, float64(n)})
-	part := int64(e.since(at))
+	part := int64(math.Floor(e.since(at)))
 	e.newest = max(e.newest, part-2*parts)
 	for e.newest < part {
 		e.newest++
@@ -168,9 +170,10 @@ func (e *edges) judge(reset bool) (wrong, slides bool) {
 		e.inARow, e.wrong = 0, 2
 	case e.slides && (!e.found || fit&e.agreed == 0): // to a unit, as weighted counts hardly do
 		e.inARow, e.wrong = 0, 2
-	case fit&e.agreed != 0:
-		e.agreed, e.inARow, e.wrong = fit&e.agreed, e.inARow+1, 0
-	case fit != 0:
+	case fit&near(e.agreed) != 0:
+		e.agreed, e.inARow, e.wrong = fit&near(e.agreed), e.inARow+1, 0
+		e.spare -= e.spare / 16
+	case fit != 0 && !e.found:
 		e.agreed, e.inARow, e.wrong = fit, 1, 0
 	default: // or others use it
 		e.inARow, e.wrong = 0, e.wrong+1
@@ -179,6 +182,11 @@ func (e *edges) judge(reset bool) (wrong, slides bool) {
 	e.answers = 0
 	e.judged++
 	return e.wrong >= 2 || !e.found && e.judged >= few, e.slides && e.turns == 0
+}
+
+// near are those parts and the ones beside them: no two clocks go alike.
+func near(parts uint32) uint32 {
+	return parts | bits.RotateLeft32(parts, 1) | bits.RotateLeft32(parts, -1)
 }
 
 // inUse is how much of the quota is in use at an instant, if all that is in flight arrives by then, at most.
@@ -215,17 +223,14 @@ func (l *ledger) learnEdges(now, start time.Time, c *charge, p *Policy, s *state
 	if l.edges == nil && (!seems || l.counter.known || now.Before(l.edgesFrom)) {
 		return
 	}
-	if !l.vague(s, p) || p.Unit == UnitContentBytes || l.elastic || l.contest.is() || l.counter.known {
-		l.edges = nil
-		return
-	}
 	trip := now.Sub(start).Seconds() / p.Window.Seconds() * parts
 	clear := float64(p.Quota)*(1+trip)/2 <= parts // what is in use is known to a unit
-	e, at := l.edges, middle(start, now)
+	e := l.edges
+	if !clear || !l.vague(s, p) || p.Unit == UnitContentBytes || l.elastic || l.contest.is() || l.counter.known || e != nil && e.found && !l.edged() {
+		l.dropEdges(now, p)
+		return
+	}
 	if e == nil {
-		if !clear {
-			return
-		}
 		e = &edges{}
 		l.edges = e
 	}
@@ -234,31 +239,46 @@ func (l *ledger) learnEdges(now, start time.Time, c *charge, p *Policy, s *state
 		*e = edges{window: window, from: start, farthest: e.farthest}
 		return
 	}
-	if clear && l.orderly(c) && !s.refused {
+	if e.unheard++; l.orderly(c) && !s.refused {
+		e.unheard = 0
+		at := middle(start, now)
 		e.hear(at, float64(p.Quota-r), trip, p.Window/256+2*(l.usual-l.least))
 		if l.edged() {
-			l.hearForeign(now, start, p.Quota-r-1-int64(math.Ceil(e.inUse(at, 0))))
-			if r == 0 {
+			used := e.inUse(at, 0)
+			l.hearForeign(now, start, p.Quota-r-1-int64(math.Ceil(used)))
+			if r == 0 && used <= float64(p.Quota-1) {
 				e.spare = min(e.spare+aQuarter, 1)
 			}
 		}
 	}
 	was := e.found
 	switch wrong, slides := e.judge(l.shape == shapeReset); {
-	case wrong:
+	case wrong || e.unheard >= few*few:
+		l.dropEdges(now, p)
 		if slides {
 			l.shape, l.slides = shapeSliding, now
 			l.forgetOthers()
-		} else if was {
-			l.shape = shapeUnknown
-			l.forgetOthers()
 		}
-		l.edges, l.edgesFrom = nil, now.Add(times(agreedWindows*few, p.Window))
 	case e.found && !was:
 		l.shape, l.slides = shapeSliding, now
+		e.taken, e.inferred = p.Window, l.inferred
 		p.Window, l.inferred = e.window, min(l.inferred, 1)
 		l.forgetOthers()
 	}
+}
+
+// dropEdges has it be unknown again how what was kept to by them comes back, if anything was.
+func (l *ledger) dropEdges(now time.Time, p *Policy) {
+	e := l.edges
+	switch {
+	case e == nil:
+		return
+	case l.edged():
+		p.Window, l.inferred = e.taken, e.inferred
+		l.shape = shapeUnknown
+		l.forgetOthers()
+	}
+	l.edges, l.edgesFrom = nil, now.Add(times(agreedWindows*few, p.Window))
 }
 
 // windowUpTo is how long a window is of which the longest reset named is so far away: where it was only inferred, it may be taken
@@ -267,14 +287,14 @@ func (l *ledger) windowUpTo(p *Policy, farthest time.Duration) time.Duration {
 	if l.inferred <= 1 {
 		return p.Window
 	}
-	return roundest(p.Window-l.inferred, max(p.Window, farthest))
+	return roundest(max(p.Window-l.inferred, 1), max(p.Window, farthest))
 }
 
 // vague reports whether the end of a window is named so roughly that this is no help to know when it is, and yet has all wait for it where
 // nothing is left.
 func (l *ledger) vague(s *statement, p *Policy) bool {
 	named := s.clock && s.grain < p.Window/4
-	return !named && p.Window > 0 && p.Quota >= fewUnits && p.Window <= 4*max(s.resolution, l.grain) && l.timeless < few
+	return !named && p.Window > 0 && p.Quota >= fewUnits && p.Window <= 4*max(s.resolution, l.grain, l.rounded) && l.timeless < few
 }
 
 // edged reports whether it is known by that when windows of two counts end.
@@ -285,9 +305,17 @@ func (l *ledger) unused(now time.Time, p *Policy) float64 {
 	return float64(p.Quota-l.foreignNow(now, p)) - l.edges.spare - l.edges.inUse(now.Add(l.quickest/2), l.own.inFlight)
 }
 
-// unusedBy is when so many are, or all that there can be.
+// unusedBy is when so many are, or, where that is more than there can be, what is left of them after whole windows.
 func (l *ledger) unusedBy(now time.Time, n int64, p *Policy) time.Time {
-	way := l.quickest / 2
+	windows := max(n-1, 0) / p.Quota
+	n -= windows * p.Quota
 	most := max(float64(p.Quota-l.foreignNow(now, p)-n)-l.edges.spare, 0)
-	return l.edges.free(now.Add(way), l.own.inFlight, most).Add(-way)
+	way := l.quickest / 2
+	return l.edges.free(now.Add(way), l.own.inFlight, most).Add(times(windows, p.Window) - way)
+}
+
+// unusedSoonest is when so many are at the earliest: no more than the quota comes back in a window.
+func (l *ledger) unusedSoonest(now time.Time, n int64, p *Policy) time.Time {
+	over := float64(n-p.Quota) - l.unused(now, p) - l.edges.spare
+	return now.Add(nanoseconds(max(over, 0) / p.rate() * 1e9))
 }

@@ -11,14 +11,14 @@ import (
 	"github.com/heedhttp/heed/heedtest"
 )
 
-// shareOfShortWindows is what part of the policy of c is accepted, and how many are refused, in five minutes from each of some phases on.
-func shareOfShortWindows(t *testing.T, c heedtest.Config, phases ...time.Duration) (share float64, refused int64) {
+// shareOfShortWindows is what part of the policy of c is accepted, and how many are refused, in five minutes for each of some phases, in milliseconds.
+func shareOfShortWindows(t *testing.T, c heedtest.Config, phases ...int) (share float64, refused int64) {
 	t.Helper()
 	p := c.Policies[0]
 	windows := int(5 * time.Minute / p.Window)
 	for _, phase := range phases {
 		c := c
-		c.Phase = phase * time.Millisecond
+		c.Phase = time.Duration(phase) * time.Millisecond
 		tally, _ := load{c, 16, windows, nil}.play(t)
 		share += float64(tally.Accepted) / float64(p.Quota*int64(windows*len(phases)))
 		refused += tally.Refused

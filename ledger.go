@@ -140,15 +140,17 @@ func (l *ledger) free(now time.Time, n int64, p *Policy, pressed bool) (time.Tim
 	if l.isFar(p) {
 		return latest(l.farFree(now, n, p), l.closed), true
 	}
-	room, closed := l.room(now, p), now.Before(l.closed)
+	closed := now.Before(l.closed)
+	if l.edged() && !closed {
+		if pressed { // the last one would have all stop for as long as resets are rounded to
+			n = min(n+1+l.reserve(now, p), max(n, p.Quota))
+		}
+		return latest(now, l.unusedBy(now, n, p)), true
+	}
+	room := l.room(now, p)
 	pressed = pressed || l.spent >= p.Quota-1 && l.sparing(p) // those whose answers are on the way will be back
 	refills := l.shape == shapeRefill && l.stated && !closed
 	switch {
-	case l.edged() && !closed:
-		if pressed { // the last one would have all stop for as long as resets are rounded to
-			n += 1 + l.reserve(now, p)
-		}
-		return latest(now, l.unusedBy(now, n, p)), true
 	case pressed && l.left <= n+1 && l.inLumps() && !closed:
 		return latest(now, l.nextLump(p, n)), l.own.inFlight == 0
 	case room >= n && !pressed, room > n && !(refills && l.twoCounts()):
@@ -228,7 +230,7 @@ func (l *ledger) behind(now time.Time, n int64, p *Policy) time.Time {
 	switch {
 	case p.Quota <= 0 || p.Window <= 0 || l.isFar(p):
 	case l.edged():
-		return l.unusedBy(now, n, p)
+		return l.unusedSoonest(now, n, p)
 	case l.shape == shapeSliding && !l.presumed():
 		at, _ := l.own.back(now, l.own.used(now, p.Window)+n-p.Quota, p.Window)
 		return at
@@ -342,6 +344,9 @@ func (l *ledger) settle(now, start time.Time, c *charge, p *Policy) {
 	e := l.own.done(now, start, l.surely(), c.n, p.Quota, p.Window)
 	if l.edges != nil {
 		l.edges.take(middle(start, now), c.n)
+		if c.unsure { // nobody knows whether it was counted
+			l.edges.answers = 0
+		}
 	}
 	if c.unsure {
 		if e != nil {
@@ -383,7 +388,7 @@ func (l *ledger) correct(now, start time.Time, c *charge, n int64, p *Policy) {
 // by itself.
 func (l *ledger) anew() {
 	l.stated, l.left, l.carried, l.part, l.lumps, l.doubted, l.counter.atOnce = false, 0, 0, 0, lumps{}, false, false
-	l.away.foreign, l.hinting, l.drought.outlay, l.contest = 0, hinting{}, outlay{}, contest{}
+	l.away.foreign, l.hinting, l.drought.outlay, l.contest, l.edges = 0, hinting{}, outlay{}, contest{}, nil
 	l.forgetOthers()
 }
 

@@ -55,7 +55,7 @@ func TestResetsAreNoNextUnitsWhereMoreComesBackInAsLong(t *testing.T) {
 		}
 		only := says(20*time.Second, 19, time.Second)
 		if rises {
-			only = says(21500*time.Millisecond, 24, time.Second)
+			only = says(21500*time.Millisecond, 33, time.Second)
 		}
 		for i := range 4 {
 			only = says(time.Duration(25+5*i)*time.Second, 18, time.Second)

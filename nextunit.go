@@ -16,7 +16,7 @@ type nextUnit struct {
 	fits    int           // resets that were over since then, and little was left
 	only    bool          // so it is: nothing is inferred from them …
 	longest time.Duration // … as long as none is more than twice as far away as those were …
-	faster  bool          // more was seen to come back than one unit in as long, and so none is a bucket's
+	faster  bool          // far more was seen to come back than one unit in as long, and so none is a bucket's
 }
 
 // enoughOver are so many resets that were over in vain that this was no chance. Where it was, little is lost: what is left is told
@@ -45,7 +45,7 @@ func (u *nextUnit) hear(now, start, instant, date time.Time, c *charge, s *slot,
 		date = start
 	}
 	over := start.After(u.heard) && date.After(u.end)
-	if unit := u.longest - 2*lim.Resolution; unit > 0 && start.After(u.at) && r-u.last > 1+int64(now.Sub(u.at)/unit) {
+	if unit := u.longest - 2*lim.Resolution; unit > 0 && start.After(u.at) && r-u.last > max(2, p.Quota/16)+int64(now.Sub(u.at)/unit) {
 		u.faster = true
 	}
 	switch {
