@@ -95,3 +95,43 @@ func TestWhatCostsMoreThanACounterOfShortWindowsHasGoes(t *testing.T) {
 		tr.Registry.Close()
 	})
 }
+
+// Where the origin keeps something else from an instant on, or allows more than can be reckoned with one by one, that is found out.
+func TestWhatWasACounterOfShortWindowsIsUsedUpAsWhatItIsNow(t *testing.T) {
+	for _, c := range []struct {
+		now   heedtest.Algorithm
+		quota int64
+		least float64
+	}{{heedtest.FixedWindow, 10, 0.87}, {heedtest.TokenBucket, 10, 0.9}, {heedtest.SlidingCounter, 100, 0.85}} {
+		t.Run(fmt.Sprint(c.now, "/", c.quota), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				of := func(algorithm heedtest.Algorithm, quota int64) *heedtest.Origin {
+					return heedtest.NewOrigin(heedtest.Config{
+						Algorithm: algorithm, Dialect: heedtest.IETF06, Policies: []heedtest.Policy{{Quota: quota, Window: time.Second}},
+						Latency: heedtest.RoundTrip(40 * time.Millisecond), Phase: 130 * time.Millisecond,
+					})
+				}
+				first, then := of(heedtest.SlidingCounter, 10), of(c.now, c.quota)
+				began := time.Now()
+				tr := quiet(t, baseFunc(func(req *http.Request) (*http.Response, error) {
+					if time.Since(began) < time.Minute {
+						return first.RoundTrip(req)
+					}
+					return then.RoundTrip(req)
+				}), heed.Limits{})
+				client := tr.Client()
+				busy := asking(16, began.Add(3*time.Minute), func(int) (*http.Response, error) { return client.Get(example) })
+				time.Sleep(2 * time.Minute)
+				before := then.Tally()
+				busy.Wait()
+				after := then.Tally()
+				share := float64(after.Accepted-before.Accepted) / float64(60*c.quota)
+				t.Logf("%.3f of it accepted, %d refused", share, after.Refused-before.Refused)
+				if share < c.least || after.Refused-before.Refused > 6 {
+					t.Errorf("%.3f of it accepted, %d refused", share, after.Refused-before.Refused)
+				}
+				tr.Registry.Close()
+			})
+		})
+	}
+}
