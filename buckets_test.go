@@ -14,7 +14,7 @@ import (
 // What comes back comes by the second of a clock, many units at a time, and no reset is
 // named that would show it. Spring Cloud Gateway counts so.
 func TestBucketsThatAreFilledUpEverySecondAreUsedUp(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for _, lasts := range []time.Duration{20 * time.Second, 100 * time.Second} {
 		least := 50 + 10*int(lasts/time.Second)
 		fare(t, lasts, least-least/12, 1, func() func(now time.Time, h http.Header) bool {

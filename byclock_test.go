@@ -10,7 +10,7 @@ import (
 // The first measure is often of two windows by the clock, of which the first was used in part. When the
 // next refusals tell that the limit lets through again shows how long a window is, and what it lets through.
 func TestHiddenWindowIsFoundByWhenItTurns(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for phase := range 10 {
 		tally, _ := load{heedtest.Config{
 			Algorithm: heedtest.FixedWindowByClock, Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}, Dialect: heedtest.RetryAfterOnly,
@@ -59,7 +59,7 @@ func TestHiddenBucketThatAsksForAWholeWindowIsUsedUp(t *testing.T) {
 
 // What two windows let through one after the other is what one does, though it could have been one more by when they turned.
 func TestWindowThatLetAsManyThroughTwiceIsNotTakenToLetThroughMore(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for range 5 {
 		tally, _ := load{heedtest.Config{
 			Algorithm: heedtest.FixedWindow, Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}, Dialect: heedtest.RetryAfterOnly,

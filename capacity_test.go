@@ -132,7 +132,7 @@ func TestWhatABucketCannotHoldIsNotCountedOn(t *testing.T) {
 
 // Where the window is stated, too, what a small bucket holds comes back at the rate of the quota, and not once in a window.
 func TestASmallBucketBehindALongWindowIsUsedUp(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for _, window := range []time.Duration{time.Minute, 10 * time.Minute} {
 		for _, reset := range []struct {
 			of       heedtest.Reset

@@ -261,7 +261,7 @@ func TestCounterOfTwoWindowsIsUsedUpWhereLateAnswersMeetItsFirstTurn(t *testing.
 // What is left of two counts at the end of a window is lost: what was not used of it before that was
 // known is used by then, and it is known in the first window in which anything came back.
 func TestCounterOfTwoWindowsIsUsedUpFromItsSecondWindowOn(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const quota, window = 50, 5 * time.Second
 	for _, trip := range []time.Duration{5 * time.Millisecond, 50 * time.Millisecond, 500 * time.Millisecond} {
 		var accepted, refused, runs int64

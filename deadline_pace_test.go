@@ -130,7 +130,7 @@ func TestOneThatMayNotWaitGoesBesideThoseThatAreSpread(t *testing.T) {
 // Where requests keep coming, more than go, a pace is kept to though deadlines pass: as many go in a window, and there is no long
 // time in which none does.
 func TestPaceIsKeptToWhereRequestsKeepComing(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const minutes, timeout = 10, 4 * time.Second
 	for _, every := range []time.Duration{300 * time.Millisecond, 100 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {

@@ -413,7 +413,7 @@ func TestWindowsThatTurnEarlyAreStillWindows(t *testing.T) {
 
 // Numbers may move up or down at any time; what is announced now counts.
 func TestQuotaThatIsCutAndRaisedIsFollowed(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.SlidingWindow, heedtest.TokenBucket} {
 		policy := heedtest.Policy{Name: "p", Quota: 50, Window: 5 * time.Second}
 		var cut, raised heedtest.Tally
@@ -598,7 +598,7 @@ func TestProcessesThatMeetAWindowNearItsEndAreNotRefused(t *testing.T) {
 // Of a sliding window that others use too as much comes back as of a bucket, and the
 // resets it names can look like those of one, where they are rounded a lot.
 func TestSharedSlidingWindowIsNotTakenForABucket(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const runs, windows, quota = 4, 20, 50
 	var refused float64
 	for range runs {

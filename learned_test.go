@@ -58,7 +58,7 @@ func TestHiddenRatesAreFoundByFewRefusals(t *testing.T) {
 // Neither does the time that opening up took, where that is a good part of the
 // window.
 func TestLongOpeningIsNotCountedWithTheWindow(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for _, mode := range []heedtest.RetryAfterMode{heedtest.RetryAfterWindow, heedtest.RetryAfterExact} {
 		for _, quota := range []int64{50, 100} {
 			tally, _ := load{heedtest.Config{
@@ -224,7 +224,7 @@ func TestHiddenCapThatIsLargeIsSoonUsedUpWhereAnswersTakeLong(t *testing.T) {
 // A path that is always refused is no sign of the limit in flight that was learned of others, and its requests wait longer
 // each time as they would without one.
 func TestPathThatIsAlwaysRefusedWaitsBesideALearnedCap(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	synctest.Test(t, func(t *testing.T) {
 		o := heedtest.NewOrigin(heedtest.Config{
 			Algorithm: heedtest.Concurrency, Dialect: heedtest.Silent, Policies: []heedtest.Policy{{Quota: 4, Window: time.Second}}, Latency: heedtest.RoundTrip(100 * time.Millisecond),
@@ -333,7 +333,7 @@ func TestRateThatIsFoundAsItWasIsTriedMoreRarely(t *testing.T) {
 }
 
 func TestHiddenLimitThatIsCutAndRaisedIsFollowed(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.TokenBucket} {
 		policy := heedtest.Policy{Quota: 50, Window: 5 * time.Second}
 		var cut, raised heedtest.Tally
@@ -625,7 +625,7 @@ func TestOwnPaceIsNoLimitForLong(t *testing.T) {
 // Where a bucket has the next unit by the time one request goes alone to see, its
 // rate looks like a cap in flight.
 func TestRateThatLooksLikeACapInFlightIsFound(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for _, trip := range []time.Duration{60 * time.Millisecond, 100 * time.Millisecond, 150 * time.Millisecond} {
 		for _, burst := range []int64{5, 20, 50} {
 			tally, _ := load{heedtest.Config{
@@ -644,7 +644,7 @@ func TestRateThatLooksLikeACapInFlightIsFound(t *testing.T) {
 // is accepted after many were refused, as where too many are in flight. To
 // find out that it is a rate must not cost as many refusals again.
 func TestRateBehindLongRoundTripsIsNotTakenForACapInFlight(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const windows, quota = 20, 50
 	c := heedtest.Config{
 		Algorithm: heedtest.TokenBucket, Policies: []heedtest.Policy{{Quota: quota, Window: 5 * time.Second}}, Latency: heedtest.RoundTrip(500 * time.Millisecond),
@@ -667,7 +667,7 @@ func TestRateBehindLongRoundTripsIsNotTakenForACapInFlight(t *testing.T) {
 
 // A wait that is named does not make a rate of it.
 func TestCapInFlightIsFoundThoughItsRefusalsNameAWait(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const trip = 50 * time.Millisecond
 	tally, _ := load{heedtest.Config{
 		Algorithm: heedtest.Concurrency, Policies: []heedtest.Policy{{Quota: 4, Window: 20 * time.Second}},
@@ -843,7 +843,7 @@ func TestSmallerLimitWithinALargerOneIsNotExceededAllTheTime(t *testing.T) {
 
 // Who does not wait until a limit lets through again asks all the time all the same: as often as those who wait, it finds and keeps to it.
 func TestHiddenLimitIsFoundByThoseWhoDoNotWait(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const quota, windows = 100, 20
 	for name, impatient := range map[string]func(context.Context) (context.Context, context.CancelFunc){
 		"not at all": noWait,

@@ -264,7 +264,7 @@ func TestLimitOfAnotherRouteIsNotToldApart(t *testing.T) {
 // The three fields of the early drafts state the tightest of several quotas, now one and
 // now another, which other fields state by their names. Kong announces them so.
 func TestTightestOfSeveralQuotasIsNotTakenForAnother(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	fare(t, 130*time.Second, 860, 2, func() func(now time.Time, h http.Header) bool { // of 900
 		byClock := []*window{{quota: 10, length: time.Second}, {quota: 400, length: time.Minute}}
 		names := []string{"Second", "Minute"}

@@ -236,7 +236,7 @@ func besideAnother(t *testing.T, turn int) (served float64, refused int64) {
 // of it would not be left if it were taken for shorter, as the waits for its end say: they are rounded down, and named
 // by requests that come when the window has long begun.
 func TestWindowsByTheClockWhoseEndsAreRoundedDownLeaveOthersTheirs(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for _, turn := range []int{0, 1, 2, 3, 4, 40} {
 		if served, _ := besideAnother(t, turn); served < 0.95 {
 			t.Errorf("turn %d: another client got %.3f of what it wanted", turn, served)
@@ -247,7 +247,7 @@ func TestWindowsByTheClockWhoseEndsAreRoundedDownLeaveOthersTheirs(t *testing.T)
 // An instant that is over where nothing is left is no reset that came on time, though a unit that had been kept was
 // accepted right after it: it was rounded down.
 func TestInstantsThatAreOverBesideOthersAreNotTakenToBeOnTime(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for _, turn := range []int{4, 38, 40, 51, 53} {
 		if _, refused := besideAnother(t, turn); refused > 0 {
 			t.Errorf("turn %d: %d refused", turn, refused)

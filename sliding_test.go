@@ -99,7 +99,7 @@ func TestOthersOnASlidingWindowAreSeenFromFarAway(t *testing.T) {
 // leaves more in use than is known: that less is back later says nothing of how a quota
 // comes back.
 func TestSlidingWindowThatIsAnnouncedInTheMiddleOfABurstIsUsedUp(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for range 8 { // which of the answers comes first is for chance to decide
 		const windows, quota = 20, 50
 		tally, _ := load{heedtest.Config{

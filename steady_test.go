@@ -173,7 +173,7 @@ func TestBodiesOfAllSizesAreNotRefusedForTheirBytes(t *testing.T) {
 // What was used in the window that goes on comes back at no reset yet,
 // whatever the shape: it tells nothing of it.
 func TestPauseDoesNotMakeAWindowSlide(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for seed := range 5 {
 		tally, _ := load{heedtest.Config{
 			Algorithm: heedtest.FixedWindowByClock,

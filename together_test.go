@@ -11,7 +11,7 @@ import (
 // Who finds most of a window used up by others is let through several times as many in the next one, in a moment. That
 // is no cap in flight, nor a penalty: it goes evenly soon, lest nobody else gets anything.
 func TestWindowOfWhichOthersHadAPartIsFound(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.SlidingWindow} {
 		for name, after := range map[string]heedtest.RetryAfterMode{"exact": heedtest.RetryAfterExact, "whole window": heedtest.RetryAfterWindow} {
 			const quota, windows = 50, 20

@@ -120,7 +120,7 @@ func TestWindowsWhoseEndIsNotNamedAreUsedUpWhereTheirBeginningIsSilent(t *testin
 // A window that was only inferred may be longer than it seems: what is used of it comes back no sooner.
 // Where it is told of only when little is left of it, from one end to the next shows how long it is.
 func TestInferredWindowsFarAwayAreNotMetSooner(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const windows, quota, seeds = 20, 50, 4
 	var accepted, refused int64
 	for seed := range time.Duration(seeds) {

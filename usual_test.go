@@ -16,7 +16,7 @@ import (
 // names a reset that is less than a window away even with the first request in
 // it. That is no shorter window.
 func TestWindowsWhoseEndsAreCutOffAreNotTakenForShorterOnes(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for phase := range 10 {
 		tally, _ := load{heedtest.Config{
 			Policies: []heedtest.Policy{{Quota: 50, Window: 5 * time.Second}}, Dialect: heedtest.XRateLimitEpoch, Rounding: heedtest.RoundDown,
@@ -53,7 +53,7 @@ func attack(quota int, length int64) *limiter {
 // A policy that only refusals announce, late in its windows, is known by how far
 // apart their ends are.
 func TestWindowsThatOnlyRefusalsTellOfAreKeptToFromTheSecondOn(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for phase := range 10 {
 		synctest.Test(t, func(t *testing.T) {
 			time.Sleep(time.Duration(phase)*500*time.Millisecond + 37*time.Millisecond)

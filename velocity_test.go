@@ -148,7 +148,7 @@ func TestBurstsThatAConfiguredQuotaCanAffordForGoodAreNotPaced(t *testing.T) {
 // A batch that the quota plainly affords goes as it comes, be it the first that a process sends: it takes as long as its answers.
 // What was known to be this process's alone is not forgotten between two of them.
 func TestBatchThatTheQuotaAffordsIsNotSlowed(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const trip, workers = 100 * time.Millisecond, 20
 	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindowByClock, heedtest.FixedWindow, heedtest.SlidingWindow, heedtest.GCRA} {
 		for _, c := range []struct {

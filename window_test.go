@@ -14,7 +14,7 @@ import (
 // Requests that go evenly meet at the origin where some are late, and in a window that is
 // used up almost all the time one too many of them costs the wait that is named.
 func TestLateRequestsDoNotMeetInALearnedWindow(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for _, algorithm := range []heedtest.Algorithm{heedtest.FixedWindow, heedtest.SlidingWindow} {
 		for seed := range uint64(4) {
 			tally, _ := load{heedtest.Config{
@@ -32,7 +32,7 @@ func TestLateRequestsDoNotMeetInALearnedWindow(t *testing.T) {
 // More than one window lets through was accepted at first, as it turned meanwhile. When that
 // shows, its length is still what it was taken for, and not the longest that it could be.
 func TestWindowIsNotTakenForALongerOneWhereItFits(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for _, turns := range []time.Duration{250, 300, 350, 400} {
 		tally, _ := load{heedtest.Config{
 			Algorithm: heedtest.FixedWindowByClock, Policies: []heedtest.Policy{{Quota: 100, Window: 10 * time.Second}}, Dialect: heedtest.RetryAfterOnly,
@@ -123,7 +123,7 @@ func TestRequestsThatHangHoldALearnedWindowForNoLongerThanOne(t *testing.T) {
 // What was let through at once, just before a window by the clock ended, is not let through as soon
 // again: that it is closed for longer the next times, as it says itself, is no outage.
 func TestWindowByTheClockThatHadHardlyBegunIsFoundSoon(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	var accepted, refused int64
 	const runs = 8
 	for i := range time.Duration(runs) {

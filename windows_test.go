@@ -211,7 +211,7 @@ func TestSmallQuotaCountedOutOfTwoWindowsIsUsedUp(t *testing.T) {
 
 // So it is where the end of a window is told by nothing but a field that says when to come back, with each answer.
 func TestQuotaWhoseEndAFieldForRetriesNamesIsUsedUp(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	fare(t, 100*time.Second, 930, 0, func() func(now time.Time, h http.Header) bool { return countedAsSymfony(50, 5*time.Second) })
 	n := fare(t, 5*time.Minute, 190, 1, func() func(now time.Time, h http.Header) bool { return countedAsSymfony(10, 10*time.Second) })
 	if n < 5*212 { // it is up to chance how a single run goes
@@ -402,7 +402,7 @@ func TestDocumentedWindowsGiveWayToWhatAnOriginSays(t *testing.T) {
 // Resets are plain numbers of thousandths of a second at some origins, MuleSoft's and Zuul's,
 // and of seconds at nearly all: what they are shows by how fast they pass.
 func TestResetsInThousandthsAreToldFromSeconds(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for _, length := range []time.Duration{time.Second, 5 * time.Second, 7 * time.Second, 10 * time.Second} {
 		quota := int(length / (100 * time.Millisecond))
 		fare(t, 2*length, quota*9/5, 1, func() func(now time.Time, h http.Header) bool {
@@ -462,7 +462,7 @@ func TestWindowsToldInTurnAreNotTakenForThousandths(t *testing.T) {
 // What is left of a window that is met shortly before its end is used up by then: that a
 // few answers looked like those of a bucket holds nothing back for good.
 func TestWindowsMetNearTheirEndAreUsedUp(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for _, dialect := range []heedtest.Dialect{heedtest.IETF11, heedtest.IETF07, heedtest.IETF06} {
 		for ends := 6 * time.Second; ends < 30*time.Second; ends += 4 * time.Second {
 			load{heedtest.Config{
@@ -587,7 +587,7 @@ func TestInstantsThatAreThePresentSecondAndToldLateCostFewRefusals(t *testing.T)
 // planned for as long as it is, and the last unit goes when it must have turned, for nothing would go for a whole window
 // after an answer that says that nothing is left.
 func TestWindowsWhoseResetIsAlwaysAWholeOneAreUsedUp(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	const windows, quota = 20, 100
 	for _, clients := range []int{1, 2, 16} {
 		synctest.Test(t, func(t *testing.T) {
@@ -612,7 +612,7 @@ func TestWindowsWhoseResetIsAlwaysAWholeOneAreUsedUp(t *testing.T) {
 // How long heed waits for a server says nothing of its windows: that nothing is back by then of a longer one does not show that
 // it slides, and what Snapshot says of its reset is what the server said.
 func TestWindowsLongerThanTheLongestWaitAreNoneThatSlide(t *testing.T) {
-	sideBySide(t)
+	manyRequests(t)
 	for _, dialect := range []heedtest.Dialect{heedtest.IETF11, heedtest.XRateLimit, heedtest.XRateLimitEpoch} {
 		synctest.Test(t, func(t *testing.T) {
 			const day, hourly = 24 * time.Hour, 100
