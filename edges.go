@@ -165,13 +165,14 @@ func (e *edges) judge(reset bool) (wrong, slides bool) {
 			fit |= 1 << i
 		}
 	}
+	still := fit & near(e.agreed)
 	switch {
 	case e.turns != 0 && !e.found && reset:
 		e.inARow, e.wrong = 0, 2
 	case e.slides && (!e.found || fit&e.agreed == 0): // to a unit, as weighted counts hardly do
 		e.inARow, e.wrong = 0, 2
-	case fit&near(e.agreed) != 0:
-		e.agreed, e.inARow, e.wrong = fit&near(e.agreed), e.inARow+1, 0
+	case still != 0:
+		e.agreed, e.inARow, e.wrong = still, e.inARow+1, 0
 		e.spare -= e.spare / 16
 	case fit != 0 && !e.found:
 		e.agreed, e.inARow, e.wrong = fit, 1, 0
@@ -191,8 +192,9 @@ func near(parts uint32) uint32 {
 
 // inUse is how much of the quota is in use at an instant, if all that is in flight arrives by then, at most.
 func (e *edges) inUse(at time.Time, inFlight int64) (most float64) {
+	now := e.since(at)
 	for rest := e.agreed; rest != 0; rest &= rest - 1 {
-		present, before, passed := e.counts(bits.TrailingZeros32(rest), e.since(at))
+		present, before, passed := e.counts(bits.TrailingZeros32(rest), now)
 		most = max(most, present+before*e.left(passed))
 	}
 	return most + float64(inFlight)
@@ -200,21 +202,20 @@ func (e *edges) inUse(at time.Time, inFlight int64) (most float64) {
 
 // free is when no more than so much is in use, at the latest, if no more is used.
 func (e *edges) free(at time.Time, inFlight int64, most float64) time.Time {
-	now, wait := e.since(at), 0.0
+	now, wait := e.since(at), 0.0 // windows
 	for rest := e.agreed; rest != 0; rest &= rest - 1 {
 		present, before, passed := e.counts(bits.TrailingZeros32(rest), now)
 		present += float64(inFlight)
-		over := present + before*e.left(passed) - most
-		left := parts * e.left(passed)
-		switch {
+		left := e.left(passed)
+		switch over := present + before*left - most; {
 		case over <= 0:
-		case over*parts <= before*left:
-			wait = max(wait, over*parts/before)
-		default:
-			wait = max(wait, left+(present-most)*parts/max(present, 1))
+		case over <= before*left:
+			wait = max(wait, over/before)
+		default: // in the next window
+			wait = max(wait, left+(present-most)/max(present, 1))
 		}
 	}
-	return at.Add(nanoseconds(wait / parts * e.window.Seconds() * 1e9))
+	return at.Add(nanoseconds(wait * e.window.Seconds() * 1e9))
 }
 
 // learnEdges takes in that the answer to c, sent at start, says that so many units are left.
@@ -269,13 +270,11 @@ func (l *ledger) learnEdges(now, start time.Time, c *charge, p *Policy, s *state
 
 // dropEdges has it be unknown again how what was kept to by them comes back, if anything was.
 func (l *ledger) dropEdges(now time.Time, p *Policy) {
-	e := l.edges
-	switch {
-	case e == nil:
+	if l.edges == nil {
 		return
-	case l.edged():
-		p.Window, l.inferred = e.taken, e.inferred
-		l.shape = shapeUnknown
+	}
+	if l.edged() {
+		p.Window, l.inferred, l.shape = l.edges.taken, l.edges.inferred, shapeUnknown
 		l.forgetOthers()
 	}
 	l.edges, l.edgesFrom = nil, now.Add(times(agreedWindows*few, p.Window))
